@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from multi_kernel_kit import KINDS, stream
+from multi_kernel_kit import stream
 from state_kit import assert_same
 
 from streamk.distributed import Sharded
@@ -37,11 +37,10 @@ def test_it_is_a_machine_of_the_models_task_and_seed(task: str) -> None:
         assert {**one, "max_width": 256} == other
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("none", [[], ()])
-def test_no_external_experts_are_none(kind: str, none: Any) -> None:
-    X, y = stream(kind, 100)
-    model = default(kind, external_experts=none)
+def test_no_external_experts_are_none(none: Any) -> None:
+    X, y = stream("two", 100)
+    model = default("two", external_experts=none)
     model.learn_many(X, y)
     assert model.external_experts == []
     assert "external_experts" not in model.state().header["parts"]
@@ -75,8 +74,7 @@ def test_in_shards_there_is_none_by_default() -> None:
     assert_same(model.learner, alone)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("columns", [None, ("a", "b", "c")])
+@pytest.mark.parametrize(("kind", "columns"), [("two", None), ("numbers", ("a", "b", "c"))])
 def test_shards_learn_as_one_without_the_experts_by_default(kind: str, columns: Any) -> None:
     X, y = stream(kind, 600)
     assert X.shape[1] == 3

@@ -293,27 +293,6 @@ def test_single_precision_is_near_double():
     np.testing.assert_allclose(a.decision_many(X), b.decision_many(X), atol=1e-3)
 
 
-# --- columns --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cache_bytes", [0, 2**20])
-def test_a_column_that_comes_late_was_always_zero(cache_bytes):
-    X, y = stream("two", 300, d=3)
-    X[:150, 2] = 0.0
-    late, always = (
-        model(columns=columns, cache_bytes=cache_bytes) for columns in (["a", "b"], ["a", "b", "c"])
-    )
-    late.learn_many(X[:150, :2], LABELS[y[:150]])
-    before = late.decision_many(X[:50, :2])
-    late.add_columns(["c"])
-    assert late.columns == ("a", "b", "c")
-    np.testing.assert_allclose(late.decision_many(X[:50]), before, atol=1e-12)
-    late.learn_many(X[150:], LABELS[y[150:]])
-    always.learn_many(X, LABELS[y])
-    np.testing.assert_allclose(late.coefficients, always.coefficients, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(late.decision_many(X), always.decision_many(X), atol=1e-10)
-
-
 # --- state and merging ----------------------------------------------------------------------
 
 
@@ -392,21 +371,6 @@ def test_merging_matches_classes_by_their_labels(loss, mine_sees, other_sees):
     mine.merge(others)
     assert list(mine.classes) == order
     np.testing.assert_allclose(by_label(mine, order), expected, atol=1e-12)
-
-
-def test_merging_matches_columns_by_their_names():
-    X, y = stream("numbers", 200)
-    mine = model("squared", "numbers", columns=["a", "b"])
-    others = model("squared", "numbers", columns=["c", "b", "a"])
-    mine.learn_many(X[:100, :2], y[:100])
-    others.learn_many(X[100:, [2, 1, 0]], y[100:])
-    expected = 0.5 * mine.decision_many(X[:, :2] * [1, 1])
-    Z = X.copy()
-    Z[:, 2] = 0.0
-    expected = expected + 0.5 * others.decision_many(Z[:, [2, 1, 0]])
-    mine.merge(others)
-    assert mine.columns == ("a", "b", "c")
-    np.testing.assert_allclose(mine.decision_many(Z), expected, atol=1e-10)
 
 
 def test_merging_takes_the_mean_of_squared_gradients_too():

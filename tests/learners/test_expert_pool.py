@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from state_kit import assert_same
 
 from streamk.backends import CLASSES
-from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
 from streamk.learners.multi_kernel import tables
 from streamk.learners.multi_kernel.joining import InScale, lines, rescale
@@ -151,12 +150,6 @@ def test_merging_a_copy_changes_no_prediction(kind: str) -> None:
     model.merge(copy)
     np.testing.assert_allclose(model.decision_many(X), expected, rtol=1e-6, atol=1e-6)
     assert model.n_events == 1000
-    unlearned = make(kind)
-    unlearned.merge(copy)
-    np.testing.assert_allclose(unlearned.decision_many(X), expected, rtol=1e-6, atol=1e-6)
-    assert unlearned.n_events == 500
-    copy.merge(make(kind))
-    np.testing.assert_allclose(copy.decision_many(X), expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("mine", [300, 700])
@@ -217,14 +210,6 @@ def test_a_window_that_another_wakes_begins_anew() -> None:
     asleep.merge(other)
     assert asleep._mixture.pool.arrays["ACTIVE"][window]
     assert asleep._mixture.pool.count == 0
-
-
-def test_learners_that_do_not_fit_are_not_merged() -> None:
-    one = learned("two", 50)
-    with pytest.raises(InvalidInput, match="common_events=51"):
-        one.merge(learned("two", 50), common_events=51)
-    one.merge(learned("two", 80), common_events=50)
-    assert one.n_events == 80
 
 
 # --- merging in other scales ----------------------------------------------------------------------

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.adapters.river import KernelClassifier
-from streamk.errors import EngineError, InvalidInput
+from streamk.errors import EngineError
 from streamk.kernels import Gaussian
 from streamk.learners import (
     DoublyStochastic,
@@ -116,16 +115,6 @@ def test_a_forecast_by_the_pool_of_before_goes_on() -> None:
         model._mixture._loops.forecast(table, X, said, out)
     assert out.shape == expected.shape
     assert np.isfinite(out).all()
-
-
-def test_rivers_estimator_refuses_a_label_too_many() -> None:
-    model = KernelClassifier(seed=1, max_classes=2)
-    model.learn_one({"a": 1.0}, "one")
-    model.learn_one({"a": 2.0}, "two")
-    with pytest.raises(InvalidInput, match="max_classes=2"):
-        model.learn_one({"a": 3.0, "b": 1.0}, "three")
-    assert model.predict_one({"a": 3.0}) in ("one", "two")
-    assert model.clone().max_classes == 2
 
 
 def stream(n: int = 90) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,6 @@ def progressive(model: MultiKernel, X: NDArray[Any], y: NDArray[Any], last: int)
 # --- what it learns ---------------------------------------------------------------------------
 
 
-def exclusive_or(rng: np.random.Generator) -> Batch:
-    X = rng.uniform(-1, 1, (2500, 2))
-    return X, X[:, 0] * X[:, 1] > 0
-
-
 def thresholds(rng: np.random.Generator) -> Batch:
     """Two columns with an interaction among eight without meaning."""
     X = rng.normal(size=(3500, 10))
@@ -48,36 +42,20 @@ def moving_centroids(rng: np.random.Generator) -> Batch:
     return X, n % 2
 
 
-def noisy_linear(rng: np.random.Generator) -> Batch:
-    X = rng.normal(size=(2500, 6))
-    y = X @ np.array([1.0, -2.0, 0.5, 0.0, 0.0, 1.0]) > 0
-    return X, y ^ (rng.random(2500) < 0.1)
-
-
-LEVELS: list[tuple[Callable[[np.random.Generator], Batch], float]] = [
-    (exclusive_or, 0.92),
-    (thresholds, 0.85),
-    (moving_centroids, 0.93),
-    (noisy_linear, 0.84),  # 0.9 can be had
-]
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2))])
-@pytest.mark.parametrize(("make_stream", "level"), LEVELS)
-def test_it_learns(make_stream: Any, level: float, seed: int) -> None:
-    X, y = make_stream(np.random.default_rng(seed))
-    said = progressive(pool_alone(seed=seed), X, y, 600)
+@pytest.mark.parametrize(("make_stream", "level"), [(thresholds, 0.85), (moving_centroids, 0.93)])
+def test_it_learns(make_stream: Any, level: float) -> None:
+    X, y = make_stream(np.random.default_rng(0))
+    said = progressive(pool_alone(seed=0), X, y, 600)
     assert (said == y[-600:]).mean() > level
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2))])
-def test_it_learns_numbers_with_outliers(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_it_learns_numbers_with_outliers() -> None:
+    rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (2500, 2))
     true = 1e4 + 100.0 * np.sin(2.0 * X[:, 0])
     y = true + rng.normal(size=2500)
     y[rng.random(2500) < 0.03] += 1e5
-    said = progressive(pool_alone(task="regression", seed=seed), X, y, 600)
+    said = progressive(pool_alone(task="regression", seed=0), X, y, 600)
     errors = np.abs(said - true[-600:])
     assert np.median(errors) < 15.0  # the best line is off by 60
     assert errors.mean() < 25.0
@@ -112,7 +90,7 @@ def test_that_a_value_is_missing_tells() -> None:
 
 
 @pytest.mark.parametrize("value", [-1e30, 1e150])
-@pytest.mark.parametrize("kind", ["two", "four", "numbers"])
+@pytest.mark.parametrize("kind", ["four", "numbers"])
 def test_a_stretch_of_huge_values_passes(kind: str, value: float) -> None:
     X, y = stream(kind, 3000)
     X[1000:1100, 0] = value

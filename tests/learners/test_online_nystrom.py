@@ -308,20 +308,6 @@ def test_no_windup_where_events_fade_faster_than_landmarks_take_turns() -> None:
 # --- the protocol ---------------------------------------------------------------------------------
 
 
-def test_columns_that_appear_were_zero() -> None:
-    X, y = stream("squared", 100)
-    wide, grown = learner("squared"), learner("squared", columns=["a"])
-    narrow = np.hstack([X[:, :1], np.zeros((100, 1))])
-    wide.add_columns(["a", "b"])
-    wide.learn_many(narrow[:50], y[:50])
-    grown.learn_many(X[:50, :1], y[:50])
-    grown.add_columns(["b"])
-    assert np.array_equal(wide.decision_many(X), grown.decision_many(X))
-    for model in (wide, grown):
-        model.learn_many(X[50:], y[50:])
-    assert np.array_equal(wide.decision_many(X), grown.decision_many(X))
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -408,27 +394,6 @@ def test_merged_gradient_steps_are_the_mean_function() -> None:
     expected = (109 * one.decision_many(X) + 59 * two.decision_many(X)) / 168
     one.merge(two)
     np.testing.assert_allclose(one.decision_many(X), expected, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["softmax", "logistic", "hinge"])
-def test_columns_and_classes_in_another_order_merge(name: str) -> None:
-    X, y = stream("softmax", 300, classes=2)
-    there = learner(name, columns=["a", "b"])
-    there.learn_many(X, np.where(y, "p", "q"))
-    twin = learner(name, columns=["b", "c", "a"], classes=["q", "p"])
-    other = learner(name, columns=["a", "b"], classes=["p", "q"])
-    other.learn_many(X, np.where(y, "p", "q"))
-    twin.merge(other)
-    assert twin.columns == ("b", "c", "a")
-    moved = np.column_stack([X[:, 1], np.zeros(len(X)), X[:, 0]])
-    P, Q = twin.predict_proba_many(moved), other.predict_proba_many(X)
-    np.testing.assert_allclose(P[:, ::-1], Q, atol=1e-6)
-    third = learner(name, columns=["a", "b"])
-    third.learn_many(X, np.where(X[:, 0] > 1, "r", "p"))
-    third.merge(other)
-    assert third.classes[0] in ("p", "r")
-    assert set(third.classes) == {"p", "q", "r"}
-    assert third.predict_proba_many(X).shape == (300, 3)
 
 
 # --- scaled, in the engine, in twins --------------------------------------------------------------

@@ -152,6 +152,10 @@ def test_bets_that_would_leave_single_precision_are_refused() -> None:
         ("window", [150]),
         ("window", [150.0, 150]),
         ("window", "no"),
+        ("window", [-1, 0]),
+        ("window", 3),
+        ("capacity", "x"),
+        ("classes", None),
     ],
 )
 def test_no_memory_is_taken_for_what_a_header_claims(key: str, value: Any) -> None:
@@ -167,8 +171,9 @@ def test_no_memory_is_taken_for_what_a_header_claims(key: str, value: Any) -> No
 
 def test_columns_and_classes_are_those_of_the_learner() -> None:
     state = trained("three")
-    with pytest.raises(StateError):
-        MultiKernel.from_state(with_header(state, ("columns",), ["a", "b", "c", "d"]))
+    for columns in (["a", "b", "c", "d"], ["a", "b"], ["a", "a", "b"]):
+        with pytest.raises(StateError):
+            MultiKernel.from_state(with_header(state, ("columns",), columns))
     with pytest.raises(StateError, match="'classes' of a pool of experts is 3, but there are 4"):
         MultiKernel.from_state(with_header(state, ("classes",), [0, 1, 2, 3]))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian
-from streamk.learners import Constant, DoublyStochastic, Ladder, OnlineNystrom, Scaled, from_state
+from streamk.learners import Constant, DoublyStochastic, Ladder, OnlineNystrom, from_state
 from streamk.learners.doubly_stochastic.several_steps import SeveralSteps
 from streamk.losses import LOSSES, loss
 
@@ -231,17 +231,6 @@ def test_a_mini_batch_that_is_not_whole_moves_no_further_for_an_event_than_a_who
     np.testing.assert_allclose(short.decision_many(X), whole.decision_many(X), rtol=1e-12)
 
 
-def test_the_end_of_a_stream_leaves_the_function_as_good_as_it_was() -> None:
-    random = np.random.default_rng(0)
-    X = random.normal(size=(64 * 20 + 1, 10))
-    y = np.sin(X[:, 0])
-    one = learner(Ladder(), batch_size=64, block_size=512, max_features=512)
-    one.learn_many(X, y)
-    before = float(np.square(one.predict_many(X) - y).mean())
-    one.finish()
-    assert float(np.square(one.predict_many(X) - y).mean()) < 1.1 * before
-
-
 def test_its_memory_is_that_of_all_coefficients_and_of_those_that_predict() -> None:
     X, y = events(160)
     one = learner(Ladder(GAMMAS), cache_bytes=0)
@@ -269,16 +258,3 @@ def test_learners_that_have_no_ladder_say_so() -> None:
         learner(Ladder(), preconditioner="block")
     with pytest.raises(InvalidInput, match="cannot be a Ladder"):
         OnlineNystrom(Gaussian(bandwidth=1.0), step=Ladder())
-
-
-def test_it_learns_behind_a_scale_as_the_command_makes_it() -> None:
-    X, y = events(600)
-    errors = []
-    for step in (Ladder(), *(Constant(4.0**-k) for k in range(4))):
-        model = Scaled(learner(step, batch_size=1))
-        predicted = []
-        for x, label in zip(X, y, strict=True):
-            predicted.append(float(model.predict_one(x)) if model.n_events else 0.0)
-            model.learn_one(x, 1000.0 * label)
-        errors.append(float(np.mean((np.array(predicted) - 1000.0 * y)[100:] ** 2)))
-    assert errors[0] < 1.05 * min(errors[1:])

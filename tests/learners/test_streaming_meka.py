@@ -383,19 +383,6 @@ def test_a_copy_in_the_middle_goes_on_by_itself(gate: Gate) -> None:
     assert same_model(model, twin)
 
 
-@pytest.mark.parametrize("at", [20, 45, 60])
-def test_columns_that_appear_were_zero(at: int) -> None:
-    X, y = stream("squared", 120)
-    wide, grown = learner("squared", columns=["a", "b"]), learner("squared", columns=["a"])
-    wide.learn_many(np.hstack([X[:at, :1], np.zeros((at, 1))]), y[:at])
-    grown.learn_many(X[:at, :1], y[:at])
-    grown.add_columns(["b"])
-    assert np.array_equal(wide.decision_many(X), grown.decision_many(X))
-    for model in (wide, grown):
-        model.learn_many(X[at:], y[at:])
-    np.testing.assert_allclose(wide.decision_many(X), grown.decision_many(X), atol=1e-6)
-
-
 def test_a_step_that_is_too_large_is_told() -> None:
     model = learner("squared", step=Constant(1e200))
     X, y = stream("squared", 50)
