@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from engine_kit import same_model
 from reference import coordinates as plain
 
-from streamk.backends.numba_backend import coordinates as fast
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Laplacian, Linear
 from streamk.landmarks import IncrementalOasis, Removal
@@ -103,13 +101,13 @@ class Plain:
         self.t += 1
         k = KERNEL.pairwise(self.points, x[None])[:, 0]
         f = self.decide(x[None])
-        g = self.loss.gradient(f, np.array([int(y) if classes else float(y)]))[0]
+        g = plain.slopes(self.loss, f[0], int(y) if classes else float(y))
         if not self.newton:
             gamma = self.step.size(self.t)
             self.coefficients *= 1.0 - gamma * self.ridge
             self.coefficients -= gamma * np.outer(self.projected(k), g)
             return
-        h = max(self.curvature(f[0], g, y), 1e-4)
+        h = plain.curvature(self.loss, f[0], int(y) if classes else float(y))
         C = self.covariance / self.forgetting
         C = C - np.outer(C @ k, C @ k) * h / (1.0 + h * k @ C @ k)
         self.covariance = C
@@ -117,20 +115,6 @@ class Plain:
 
     def projected(self, k: np.ndarray) -> np.ndarray:
         return np.asarray(np.linalg.solve(KERNEL.pairwise(self.points), k))
-
-    def curvature(self, f: np.ndarray, g: np.ndarray, y: Any) -> float:
-        name = self.loss.name
-        if name == "logistic":
-            p = np.abs(g)
-            return float((p * (1 - p)).max())
-        if name == "softmax":
-            p = np.exp(f - f.max()) / np.exp(f - f.max()).sum()
-            return 2.0 * float((p * (1 - p)).max())
-        if name == "huber":
-            return min(1.0, 1.0 / max(abs(float(f[0]) - y), 1e-300))
-        if name == "squared_hinge":
-            return min(2.0, len(g)) * bool(g.any())
-        return 1.0
 
 
 @pytest.mark.parametrize(("name", "optimizer"), MADE)
@@ -212,21 +196,17 @@ def test_forgetting_is_least_squares_of_faded_events_and_a_ridge_that_stays(
     keep: float, pulls: int
 ) -> None:
     X, y = fixed(60)
-    ridge, size = 0.2, 9
+    ridge = 0.2
     model = learner("squared", regularization=ridge, forgetting=keep, **FIXED)
     model.learn_many(X[:9], y[:9])
     A = np.linalg.inv(model._optimizer.inverse)  # type: ignore[attr-defined]
-    b = A @ model._optimizer.W[:, 0]
+    start = model._optimizer.W.copy()
     model.learn_many(X[9:], y[9:])
     K, W = on_landmarks(model, X)
     Phi = np.linalg.solve(np.linalg.cholesky(W), K.T).T
-    for t in range(9, len(X)):
-        A = keep * A + np.outer(Phi[t], Phi[t])
-        b = keep * b + y[t] * Phi[t]
-        for i in (np.arange(t * pulls, (t + 1) * pulls)) % size:
-            A[i, i] += (1 - keep) * ridge * size / pulls
-    solution = np.linalg.solve(A, b)
-    np.testing.assert_allclose(model._optimizer.W[:, 0], solution, rtol=1e-7, atol=1e-9)
+    options = {"forgetting": keep, "ridge": ridge, "turn": 9, "pulls": pulls}
+    W, _ = plain.newton(Phi[9:], y[9:], start, A, loss("squared"), **options)
+    np.testing.assert_allclose(model._optimizer.W, W, rtol=1e-7, atol=1e-9)
 
 
 # --- what is kept when the landmarks change -------------------------------------------------------
@@ -405,54 +385,6 @@ def test_what_cannot_be_scaled_is_named() -> None:
     parts["parts"] = {**parts["parts"], "learner": {"type": "x", "format": 1}}
     with pytest.raises(StateError, match="no 'x' can be scaled"):
         Scaled.from_state(State(parts, state.arrays))
-
-
-def rows(seed: int, n: int, size: int, outputs: int) -> Iterator[Any]:
-    rng = np.random.default_rng(seed)
-    yield rng.normal(size=(n, size)) / math.sqrt(size)
-    yield 0.1 * rng.normal(size=(size, outputs))
-
-
-@pytest.mark.parametrize(("name", "optimizer"), MADE)
-@pytest.mark.parametrize("n_classes", [2, 5])
-def test_steps_are_those_of_the_reference(name: str, optimizer: str, n_classes: int) -> None:
-    which = loss(name)
-    outputs = which.n_outputs(n_classes) if which.classifies else 1
-    Phi, W = rows(1, 60, 17, outputs)
-    rng = np.random.default_rng(2)
-    y = rng.integers(0, n_classes, 60).astype(float) if which.classifies else rng.normal(size=60)
-    told = (int(which.code), float(which.parameter), which.classifies)
-    results = []
-    for twin in (fast, plain):
-        V, T = W.copy(), np.triu(rng.normal(size=(17, 17))) if not results else results[0][2]
-        start = T.copy()
-        if optimizer == "sgd":
-            done = twin.descend(Phi, y, V, told, np.full(60, 0.99), np.full(60, 0.3))
-        else:
-            done = twin.newton(Phi, y, V, T := start.copy(), told, 0.95, 0.2, 4, 3)
-        assert done == 60
-        results.append((V, T, start))
-    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(
-        np.triu(results[0][1]), np.triu(results[1][1]), rtol=1e-9, atol=1e-11
-    )
-    Phi[7, 3] = np.inf
-    for twin in (fast, plain):
-        assert twin.descend(Phi, y, W.copy(), told, np.ones(60), np.full(60, 0.3)) == 7
-
-
-def test_rotations_are_those_of_the_reference() -> None:
-    rng = np.random.default_rng(0)
-    S = np.tril(rng.normal(size=(6, 7)), 1)
-    one, two = fast.triangular(S.copy()), plain.triangular(S.copy())
-    np.testing.assert_allclose(one, two, atol=1e-12)
-    np.testing.assert_allclose(one.T @ one, S @ S.T, atol=1e-12)
-    angles = rng.uniform(0, 3, 3)
-    V, W = np.eye(6), np.eye(6)
-    fast.rotate(V, 2, np.cos(angles), np.sin(angles))
-    plain.rotate(W, 2, np.cos(angles), np.sin(angles))
-    np.testing.assert_allclose(V, W, atol=1e-15)
-    np.testing.assert_allclose(V.T @ V, np.eye(6), atol=1e-15)
 
 
 def test_landmarks_of_another_width_are_refused() -> None:
