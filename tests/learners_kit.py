@@ -333,22 +333,29 @@ def has_answers(variant: Variant) -> bool:
 
 
 def answers(variant: Variant) -> list[float | None]:
-    """What is said of events of a stream, then with a column more, and after a merge."""
-    events, model = variant.stream(), variant()
+    """What is said of a stream whose labels, and a column, come late, and after a merge."""
+    model = variant()
+    n = 720 if isinstance(model, MultiKernel) else 240
+    events, third = variant.stream(n), n // 3
     X, labels = events.X, events.shown
-    found = model.predict_then_learn_many(X[:160], labels[:160])
-    said = [(found.predictions if found.probabilities is None else found.probabilities)[[60, 120]]]
+    found = model.predict_then_learn_many(X[:third], labels[:third])
+    said = [found.predictions if found.probabilities is None else found.probabilities]
+    late = [row for row in range(third) if labels[row] is None]
+    model.learn_many(X[late], [events.y[row] for row in late])
+    said.append(model.decision_many(X))
     other, common = type(model).from_state(model.state()), model.n_events
-    other.predict_then_learn_many(X[160:200], labels[160:200])
+    other.predict_then_learn_many(X[third : third + 40], labels[third : third + 40])
     if variant.widens:
         model.add_columns(["late"])
         X = np.column_stack([X, X[:, 0] ** 2])
-    said.append(model.decision_many(X[::60]))
-    model.predict_then_learn_many(X[200:], labels[200:])
-    model.merge(other, common_events=common)
-    said.append(model.decision_many(X[::60]))
-    numbers = np.concatenate([np.asarray(some, float).ravel() for some in said]).tolist()
-    return [None if math.isnan(number) else float(f"{number:.8g}") for number in numbers]
+    for some in (slice(third + 40, 2 * third), slice(2 * third, n)):
+        model.predict_then_learn_many(X[some], labels[some])
+        said.append(model.decision_many(X))
+        if some.stop < n:
+            model.merge(other, common_events=common)
+            said.append(model.decision_many(X))
+    numbers = [np.asarray(some, float)[30 :: third // 2].ravel() for some in said]
+    return [None if math.isnan(v) else float(f"{v:.8g}") for v in np.concatenate(numbers).tolist()]
 
 
 if __name__ == "__main__":

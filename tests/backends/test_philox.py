@@ -168,22 +168,6 @@ def test_frequencies_are_the_oracle_s(law, dtype, tolerance):
     np.testing.assert_array_equal(b, phases.astype(dtype))
 
 
-def test_scale_multiplies():
-    whole, _ = draw(3, Law.NORMAL, [0, 1])
-    scaled, _ = draw(3, Law.NORMAL, [0, 1], scale=0.25)
-    np.testing.assert_allclose(scaled, 0.25 * whole, rtol=1e-15)
-
-
-def test_single_precision_normals():
-    """DESIGN: normals agree to 4e-7 (1 + |z|) wherever they are computed."""
-    W, b = draw(2**40 + 1, Law.NORMAL, range(20), first=1000, chunks=4, dtype="float32")
-    indices = range(1000 * CHUNK, 1004 * CHUNK)
-    z = np.array([[naive.normal(2**40 + 1, 0, i, key) for key in range(20)] for i in indices])
-    assert (np.abs(W - z) <= 4e-7 * (1.0 + np.abs(z))).all()
-    phases = [naive.uniform(2**40 + 1, naive.PHASE, i, 0) for i in indices]
-    np.testing.assert_allclose(b, phases, rtol=0, atol=2.0**-25)
-
-
 def random_words():
     """Half of them close to an end, where the uniform is near 1 or the angle near an axis."""
     rng = np.random.default_rng(0)

@@ -32,7 +32,6 @@ from streamk.learners.eigenpro import projection as projecting
 from streamk.learners.eigenpro import shards as sharded
 from streamk.learners.eigenpro.shards import BLOCK, DeviceShards, HostCenters, ShardedCenters
 
-
 Places = Callable[[int], Place]
 
 
@@ -42,7 +41,7 @@ def shards(count: int) -> DeviceShards:
 
 @pytest.fixture(params=["shards", *FORWARDS])
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Places:
-    """Options for so many shards, or of three devices, which a GPU stands for where there is one."""
+    """Options for so many shards, or devices, all of which a GPU stands for where there is one."""
     if request.param == "shards":
         return lambda count: {"shards": shards(count)}
     found = [backend_at(request.param) for _ in range(3)]
