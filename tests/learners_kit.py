@@ -319,7 +319,7 @@ VARIANTS: dict[str, Variant] = {
 
 # --- what they answer -----------------------------------------------------------------------------
 
-ANSWERS = Path(__file__).with_name("learners") / "answers.json"
+ANSWERS = Path(__file__).with_name("backends") / "answers.json"
 """Of each learner to which rounding makes no difference; `python tests/learners_kit.py` writes it
 anew, where a change of answers is meant."""
 

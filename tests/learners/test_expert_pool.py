@@ -43,14 +43,6 @@ def test_bets_stand_when_a_third_class_comes(order: list[int]) -> None:
     np.testing.assert_allclose(A[-1, [first, second]], stakes, rtol=1e-3)
 
 
-def test_the_order_of_two_classes_turns_the_probability() -> None:
-    X, _ = stream("two", 600)
-    one = learned("two", 600, classes=["same", "other"])
-    other = learned("two", 600, classes=["other", "same"])
-    p, q = one.predict_proba_many(X), other.predict_proba_many(X)
-    np.testing.assert_allclose(p, q[:, ::-1], atol=1e-4)
-
-
 # --- columns --------------------------------------------------------------------------------------
 
 
@@ -187,20 +179,6 @@ def test_joining_takes_a_share_of_all_that_was_learned(kind: str) -> None:
     for name in names:
         expected = 0.75 * before[name] + 0.25 * theirs.arrays[name]
         np.testing.assert_allclose(mine.arrays[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
-
-
-def test_merging_different_columns_and_classes() -> None:
-    X, _ = stream("two", 1200)
-    one, other = pool_alone(seed=1, columns=["a", "b"]), pool_alone(seed=1, columns=["c", "a"])
-    one.learn_many(X[:600, [0, 1]], np.where(X[:600, 0] > 0, "p", "q"))
-    other.learn_many(X[600:, [2, 0]], np.where(X[600:, 0] > 0, "p", "r"))
-    one.merge(other)
-    assert one.columns == ("a", "b", "c")
-    assert set(one.classes) == {"p", "q", "r"}
-    p = one.predict_proba_many(X)
-    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-9)
-    high = p[:, one.classes.index("p")]
-    assert high[X[:, 0] > 0.2].mean() > 0.8 > 0.2 > high[X[:, 0] < -0.2].mean()
 
 
 def test_a_window_that_another_wakes_begins_anew() -> None:

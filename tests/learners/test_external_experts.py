@@ -45,28 +45,6 @@ def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     return model._mixture.external.outputs(x[None], model._mixture.pool.outputs)[0]
 
 
-# --- the same, however it is asked for ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_late_labels_judge_what_was_said(kind: str) -> None:
-    model = learned(kind, 200, external_experts=external_experts(kind))
-    X, y = stream(kind, 40, seed=4)
-    model.predict_many(X)
-    then = said_by_guests(model, X[0])
-    kept = [model._mixture.pending._kept[x.tobytes()] for x in X]
-    model.learn_many(X[1:], y[1:])
-    now = said_by_guests(model, X[0])
-    assert np.abs(now - then).max() > 1e-3
-    rows = slice(model._mixture.pool.experts - 3, model._mixture.pool.experts)
-    limit = 9.3 if kind != "numbers" else 20.0
-    np.testing.assert_allclose(kept[0][rows], np.clip(then, -limit, limit), rtol=1e-5, atol=1e-5)
-    model.learn_one(X[0], y[0])
-    np.testing.assert_array_equal(
-        model._mixture.pool.arrays["SCORES"], kept[0][: model._mixture.pool.experts]
-    )
-
-
 # --- what external experts see, and what they say -------------------------------------------------
 
 
@@ -127,28 +105,6 @@ def test_drift_leaves_guests_as_they_are() -> None:
 # --- the scale of columns -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_first_events_are_learned_anew_in_a_better_scale(kind: str) -> None:
-    X, y = stream(kind, 512)
-    model = make(kind, external_experts=[nystrom(kind)])
-    model.learn_many(X[:256], y[:256])
-    scale = model._mixture.external._scale
-    np.testing.assert_array_equal(scale.center, model._scale.center)
-    alone = nystrom(kind, columns=range(3), classes=model.classes)
-    labels: Any = y[:256]
-    if kind == "numbers":
-        labels = (labels - model._labels.center[0]) * model._labels.inverse[0]
-        assert model._mixture.external._unit.tolist() == [1.0, 0.0]
-    model._mixture.external._again()
-    alone.learn_many(scale.transform(X[:256]), labels)
-    learner: Any = model._mixture.external._learners[0]
-    np.testing.assert_allclose(learner.coefficients, alone.coefficients, atol=1e-6)
-    assert model._mixture.external._early.are_kept
-    model.learn_many(X[256:], y[256:])
-    assert not model._mixture.external._early.are_kept
-    assert not model._mixture.external._early.events.size
-
-
 @pytest.mark.parametrize("far", [False, True])
 def test_later_a_scale_stays_unless_it_is_far_off(far: bool) -> None:
     model = learned("two", 600, external_experts=external_experts("two"))
@@ -198,21 +154,6 @@ def test_guests_begin_anew_in_quite_another_unit(factor: float, n: int) -> None:
 
 
 # --- classes and columns that come late -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_classes_may_be_added_between_predictions(place: int) -> None:
-    X, _ = stream("two", 60)
-    told, found = (external_experts("two")[place] for _ in range(2))
-    told.add_columns(range(3))
-    told.add_classes(["a", "b"])
-    told.learn_many(X, ["a"] * 60)
-    found.learn_many(X, ["a"] * 60)
-    found.predict_proba_many(X)
-    found.add_classes(["a", "b"])
-    assert found.classes == told.classes == ("a", "b")
-    assert found.predict_proba_many(X).shape == (60, 2)
-    assert (told.predict_proba_many(X)[:, 0] > 0.5).all()
 
 
 def test_a_learner_without_columns() -> None:

@@ -3,22 +3,18 @@ threads, stops and restarts; and what it remembers of its predictions until thei
 
 from __future__ import annotations
 
-from collections import deque
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from engine_kit import attached
-from multi_kernel_kit import KINDS, learned, losses_of, make, opinions_of, pool_alone, stream
-from numpy.typing import NDArray
-from reference import naive
+from multi_kernel_kit import KINDS, learned, make, pool_alone, stream
 from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine.checkpoints.reading import read_checkpoint
 from streamk.learners import MultiKernel, create, from_state
-from streamk.learners.multi_kernel.tables import ALPHAS
 
 # --- what is said and learned later ---------------------------------------------------------------
 
@@ -37,42 +33,6 @@ def test_predictions_of_other_events_change_nothing(kind: str) -> None:
         silent.learn_one(X[i], y[i])
         asked.learn_one(X[i], y[i])
     assert_same(silent, asked)
-
-
-@pytest.mark.parametrize("at_once", [False, True], ids=["one", "many"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_late_labels_judge_what_was_said(kind: str, at_once: bool) -> None:
-    """The weights of the first fixed share are those of opinions 48 events old."""
-    X, y = stream(kind, 400)
-    model = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
-    model.learn_many(X[:1], y[:1])
-    expected = model.state().arrays["pool.shares"][0]
-    waiting: deque[tuple[int, NDArray[Any]]] = deque()
-    for i in range(1, 400):
-        said = opinions_of(model, X[i]).astype(float)
-        if kind == "numbers":  # whose unit changes with the labels' spread
-            said = said / model._labels.inverse + model._labels.center
-        waiting.append((i, said))
-        if at_once:
-            model.decision_many(X[i : i + 1])
-        else:
-            model.decision_one(X[i])
-        if len(waiting) <= 48:
-            continue
-        n, said = waiting.popleft()
-        model.learn_one(X[n], y[n])
-        losses = losses_of(model, said, y[n]) / 4.0
-        active = np.ones(len(losses), dtype=bool)
-        expected = naive.fixed_share(expected, losses, active, ALPHAS[0])
-    found = model.state().arrays["pool.shares"][0]
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-12)
-    now = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
-    now.learn_many(X[: model.n_events], y[: model.n_events])
-    assert not np.allclose(now.state().arrays["pool.shares"][0], expected, rtol=0.1)
-    for name in ("ladder_a", "cells_a", "window_z", "newton_p"):  # the experts look at the present
-        np.testing.assert_array_equal(
-            now.state().arrays[f"pool.{name}"], model.state().arrays[f"pool.{name}"]
-        )
 
 
 def test_memory_of_what_was_said_is_bounded() -> None:

@@ -157,20 +157,6 @@ def test_learners_of_different_losses_are_not_merged() -> None:
             one.merge(make("numbers", loss=other))
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_merging_and_new_columns_leave_what_was_known(loss: str | Loss) -> None:
-    X, _ = stream("numbers", 100, seed=5)
-    model = learned("numbers", 600, loss=loss)
-    expected = model.decision_many(X)
-    copy = MultiKernel.from_state(model.state())
-    model.merge(copy)
-    np.testing.assert_allclose(model.decision_many(X), expected, rtol=1e-6, atol=1e-6)
-    model.add_columns(range(3, 70))  # past the second-order expert's columns
-    wide = np.c_[X, np.zeros((len(X), 67))]
-    assert np.abs(model.decision_many(wide) - expected).mean() < 0.3 * np.std(expected)
-    assert_sound(model)
-
-
 @pytest.mark.parametrize("loss", ["huber", "quantile"])
 def test_the_unit_of_late_labels_does_not_matter(loss: str | Loss) -> None:
     X, y = stream("numbers", 1500)

@@ -141,36 +141,6 @@ def test_huge_labels(value: float, places: slice) -> None:
         assert error.mean() < 0.6 * np.std(expected)
 
 
-def test_constant_columns_and_duplicates() -> None:
-    X, y = stream("two", 1200, d=4)
-    X[:, 2], X[:, 3] = 7.0, 0.0
-    model = make("two")
-    model.learn_many(X, y)
-    assert (model.predict_many(X[-300:]) == y[-300:]).mean() > 0.85
-    X[:, 2], X[:, 3] = -1e9, 1.0  # constants of another value
-    model.learn_many(X, y)
-    assert_sound(model)
-    same = make("two")
-    same.learn_many(np.zeros((500, 3)), y[:500])
-    assert_sound(same)
-    share = (y[:500] == same.classes[1]).mean()
-    assert same.decision_one(np.zeros(3))[0] == pytest.approx(share, abs=0.15)
-    numbers = make("numbers")
-    numbers.learn_many(np.ones((500, 3)), np.full(500, 42.0))
-    assert numbers.predict_one(np.ones(3)) == pytest.approx(42.0, abs=0.01)
-    assert_sound(numbers)
-
-
-def test_wide_events() -> None:
-    rng = np.random.default_rng(0)
-    X = (rng.random((400, 300)) < 0.05).astype(float)
-    y = X[:, :10].sum(axis=1) > 0
-    model = pool_alone(seed=1)
-    model.learn_many(X[:300], y[:300])
-    assert (model.predict_many(X[300:]) == y[300:]).mean() > 0.6
-    assert_sound(model)
-
-
 # --- for long ---------------------------------------------------------------------------------
 
 

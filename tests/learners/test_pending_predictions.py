@@ -14,7 +14,6 @@ from reference import naive
 from streamk.learners import MultiKernel
 from streamk.learners.multi_kernel.mixture import PendingPredictions
 from streamk.learners.multi_kernel.tables import ALPHAS, BANKS, GRADIENT_RATE
-from streamk.learners.multi_kernel.upkeep import PERIOD
 
 
 def opinion(value: float, n: int = 4) -> np.ndarray:
@@ -147,51 +146,3 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str, late: int) -> N
         np.testing.assert_allclose(after["pool.products"][0], product, rtol=1e-4, atol=1e-6)
         changed = after["pool.inverse_temperatures"] != before["pool.inverse_temperatures"]
         assert not changed[~flags].any()
-
-
-def after_newton(model: MultiKernel, w: NDArray[Any], P: Any, L: Any, label: Any) -> Any:
-    """The weights of the product of mixers, whose inverse is P after its step."""
-    if not model.is_classifier:
-        number = (label - model._labels.center[0]) * model._labels.inverse[0]
-        return w - np.clip(w @ L[:, 0] - number, -3.0, 3.0) * (P @ L[:, 0])
-    return w - P @ slopes_of(model, w, L, label)
-
-
-@pytest.mark.parametrize("at_once", [False, True], ids=["one", "many"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_mixers_too_are_judged_by_what_they_said(kind: str, at_once: bool) -> None:
-    """By the second stage, where their weights have moved since, and so is the mixture."""
-    X, y = stream(kind, 300)
-    model = make(kind, classes=() if kind == "numbers" else sorted(set(y)))
-    model.learn_many(X[:130], y[:130])
-    pool, waiting = model._mixture.pool, deque[tuple[int, Any]]()
-    for i in range(130, 250):  # in which the scales stay as they are
-        if at_once:
-            model.decision_many(X[i : i + 1])
-            kept = model._mixture.pending._kept[X[i].tobytes()]
-        else:
-            model.decision_one(X[i])
-            kept = pool.arrays["KEPT"]
-        waiting.append((i, kept[pool.experts :].astype(float)))
-        if len(waiting) <= 40:
-            continue
-        n, said = waiting.popleft()
-        if kind == "numbers":
-            restored = said / model._labels.inverse + model._labels.center
-        else:
-            restored = said = np.log(said / (1.0 - said) if kind == "two" else said)
-        losses = losses_of(model, restored, y[n])
-        before = model.state().arrays
-        everyone = np.ones(len(losses) - 1, dtype=bool)
-        top = naive.fixed_share(
-            before["pool.mixer_weights"], losses[:-1] / 4.0, everyone, ALPHAS[0]
-        )
-        model.learn_one(X[n], y[n])
-        after = model.state().arrays
-        np.testing.assert_allclose(after["pool.mixer_weights"], top, rtol=1e-4)
-        inverse, mixers = after["pool.last_inverse"], said[:-2]
-        last = after_newton(model, before["pool.last_product"], inverse, mixers, y[n])
-        np.testing.assert_allclose(after["pool.last_product"], last, rtol=1e-4, atol=1e-6)
-        if model.n_events % PERIOD:  # else the bank_costs was closed
-            lost = after["pool.bank_costs"] - before["pool.bank_costs"]
-            np.testing.assert_allclose(lost[len(BANKS)], losses[-1], rtol=1e-4)

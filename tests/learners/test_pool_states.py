@@ -217,8 +217,7 @@ def changes_of(array: NDArray[Any], rng: np.random.Generator) -> Iterator[NDArra
     yield array.astype(np.float64) * 2
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["quantile", "external"])
 def test_a_changed_array_does_no_harm(kind: str) -> None:
     state, rng = trained(kind), np.random.default_rng(0)
     for name, array in state.arrays.items():

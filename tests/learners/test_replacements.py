@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from typing import Any
 
@@ -10,8 +12,9 @@ import pytest
 from feature_machine_kit import forks, in_fork
 from numpy.typing import NDArray
 
+from streamk.backends import threads
 from streamk.learners import FeatureMachine
-from streamk.learners.renewal import Replacement
+from streamk.learners.renewal import REPLACEMENTS, Background, Replacement, begun
 from streamk.learners.rfm.solving import Beginning
 from streamk.state import State
 
@@ -130,3 +133,44 @@ def test_an_interrupt_of_the_wait_is_made_up_for(monkeypatch: pytest.MonkeyPatch
     for one in (model, again):
         one.learn_many(_X[at:], _Y[at:])
         assert np.array_equal(one.predict_many(_X), expected.predict_many(_X))
+
+
+# --- the thread that makes functions anew yields to those that others wait for --------------------
+
+
+priorities = pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities")
+
+
+def niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+@priorities
+def test_blocks_and_events_do_not_yield_as_replacements_do() -> None:
+    own = niceness()
+    of_replacements = begun(REPLACEMENTS, niceness).result()
+    of_blocks = begun(REPLACEMENTS, lambda: Background(niceness)).result().result()
+    assert (niceness(), of_blocks) == (own, own)
+    assert of_replacements == min(19, own + threads._NICENESS)
+
+
+@priorities
+def test_threads_that_share_work_yield_as_the_one_does_that_has_it() -> None:
+    def shared() -> set[int]:
+        found: list[int] = []
+        threads.divide(8, 10**9, lambda _: found.append(niceness()), 4)
+        return set(found)
+
+    own = niceness()
+    assert begun(REPLACEMENTS, shared).result() == {min(19, own + threads._NICENESS)}
+    assert shared() == {own}
+
+
+@priorities
+def test_a_system_that_does_not_allow_it_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "setpriority", refused)
+    threads.yield_to_others()
+    assert not getattr(threads._own, "yields", False)

@@ -162,21 +162,6 @@ def test_where_all_sizes_diverge_that_is_said() -> None:
         learner(Ladder((90.0,)), dtype="float32").learn_many(X, y)
 
 
-def test_it_follows_where_the_best_size_changes() -> None:
-    """A target without noise that turns over asks for long steps, one with noise for short ones."""
-    random = np.random.default_rng(1)
-    X = random.normal(size=(12_000, 2))
-    noisy = np.sin(X[:, 0]) + 2.0 * random.normal(size=12_000)
-    moving = np.sin(X[:, 0]) * np.sign(np.sin(np.arange(12_000) / 100.0))
-    y = np.where(np.arange(12_000) < 6000, noisy, moving)
-    one, leaders = learner(Ladder(), max_features=384), []
-    for at in range(0, 12_000, 400):
-        one.learn_many(X[at : at + 400], y[at : at + 400])
-        leaders.append(one.leading_step or 0.0)
-    assert leaders[14] < 0.1
-    assert leaders[-1] > 0.5
-
-
 def test_the_sizes_follow_from_the_loss_and_the_mini_batch() -> None:
     assert learner(Ladder(), batch_size=1).step == Ladder((1.0, 0.25, 1 / 16, 1 / 64))
     assert learner(Ladder()).step == Ladder((1.0, 0.25, 1 / 16, 1 / 64, 4.0))
