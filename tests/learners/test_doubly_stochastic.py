@@ -104,44 +104,6 @@ def test_coefficients_are_the_oracle_s(loss, task, step, growing):
     np.testing.assert_allclose(learner.decision_many(X[:20]), expected, rtol=1e-5, atol=1e-7)
 
 
-KERNELS = [
-    (kernels.Laplacian(bandwidth=2.0), naive.Kernel("laplacian", 2.0)),
-    (kernels.Matern(nu=0.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 0.5)),
-    (kernels.Matern(nu=1.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 1.5)),
-    (kernels.Matern(nu=2.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 2.5)),
-    (
-        kernels.RationalQuadratic(alpha=2.0, bandwidth=1.5),
-        naive.Kernel("rational_quadratic", 1.5, 2.0),
-    ),
-    (kernels.Cauchy(bandwidth=1.5), naive.Kernel("cauchy", 1.5)),
-    (kernels.Linear(), naive.Kernel("linear")),
-]
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    ("ours", "theirs", "sampler"),
-    [(*pair, "iid") for pair in KERNELS]
-    + [(*pair, "hadamard") for pair in KERNELS if pair[0].isotropic],
-    ids=lambda value: value if isinstance(value, str) else value.name,
-)
-def test_every_kernel_and_sampler(ours, theirs, sampler):
-    X, y = stream("third comes late", 240)
-    columns = ["x", "größe", 5]
-    oracle = naive.DoublyStochastic(
-        theirs, "softmax", 2**63 + 11, ("constant", 0.2), nu=NU, columns=columns, block_size=70,
-        max_features=200, widths=None if sampler == "iid" else (64,),
-    )  # fmt: skip
-    learner = model(
-        "softmax", kernel=ours, columns=columns, step=Constant(0.2), batch_size=8,
-        seed=2**63 + 11, block_size=70, max_features=200, sampler=sampler,
-    )  # fmt: skip
-    for first in range(0, 240, 8):
-        oracle.learn(X[first : first + 8], y[first : first + 8])
-        learner.learn_many(X[first : first + 8], LABELS[y[first : first + 8]])
-    np.testing.assert_allclose(learner.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
-
-
 @pytest.mark.parametrize(("batch", "block"), [(1, 64), (5, 200), (32, 1)])
 def test_one_call_is_consecutive_mini_batches(batch, block):
     """Whatever comes in one call, a third class in its middle included."""
@@ -200,20 +162,6 @@ def test_a_decay_factor_of_zero_clears(theta, nu, sizes):
         assert np.isfinite(learner.coefficients).all()
 
 
-def test_a_scale_that_swells_before_it_clears():
-    """theta nu = 60: factors of -59, -29, ... multiply to 1e16 before t = 60 clears them all."""
-    largest = 0.0
-    for learner, oracle in follow(
-        90, rule="inverse_time", theta_or_gamma=60.0, nu=1.0, block_size=2, loss="logistic"
-    ):
-        size = np.abs(oracle.alpha).max()
-        largest = max(largest, size)
-        np.testing.assert_allclose(
-            learner.coefficients, oracle.alpha, rtol=1e-6, atol=1e-9 * max(1.0, size)
-        )
-    assert largest > 2.0**41
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("nu", [1.0, 1.9, 2.1, 0.02])
 def test_a_scale_that_becomes_tiny_is_renormalised(nu, dtype):
@@ -270,7 +218,8 @@ def test_the_cache_changes_nothing(sizes, kernel):
 @pytest.mark.parametrize(
     ("loss", "task", "step"),
     [
-        *((*both, "constant") for both in TASKS if both[1] != "two"),
+        *((one, "third comes late", "constant") for one in ("hinge", "softmax", "squared")),
+        ("quantile", "numbers", "constant"),
         ("softmax", "two", "adagrad"),
         ("huber", "numbers", "inverse_time"),
     ],
@@ -285,12 +234,6 @@ def test_a_step_on_kept_frequencies_is_a_step_on_new_ones(loss, task, step):
         for learner in (kept, new):
             learner.learn_many(X, labels_of(task, y))
         assert_same(kept, new, but="cache_bytes")
-
-
-def test_single_precision_is_near_double():
-    X, _ = stream("two", 50, d=5, seed=9)
-    a, b = grown(dtype="float32"), grown(dtype="float64")
-    np.testing.assert_allclose(a.decision_many(X), b.decision_many(X), atol=1e-3)
 
 
 # --- state and merging ----------------------------------------------------------------------

@@ -14,7 +14,7 @@ from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
 from streamk.engine.checkpoints.reading import read_checkpoint
-from streamk.learners import MultiKernel, create, from_state
+from streamk.learners import create, from_state
 
 # --- what is said and learned later ---------------------------------------------------------------
 
@@ -120,15 +120,26 @@ class CrashingSink(MemorySink):
         super().write(outputs)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> None:
+MEKA = {"rank": 4, "n_clusters": 3, "first": 40, "swap_delay": 15}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "options"),
+    [
+        *(("multi-kernel", kind, {"external_experts": (), "seed": 2}) for kind in KINDS),
+        ("streaming-meka", "four", MEKA),
+    ],
+)
+def test_the_engine_goes_on_exactly_after_crashes(
+    name: str, kind: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     task = "regression" if kind == "numbers" else "classification"
     events = engine_events(kind, 400)
 
     def run(directory: Path | None, sink: MemorySink) -> Any:
         return attached(
             MemorySource(events),
-            create("multi-kernel", external_experts=(), task=task, seed=2),
+            create(name, task=task, **options),
             label="y",
             until_end=True,
             checkpoint=directory,
@@ -150,7 +161,6 @@ def test_the_engine_goes_on_exactly_after_crashes(kind: str, tmp_path: Path) -> 
     assert sink.outputs == whole.outputs
     (newest, *_) = sorted((tmp_path / "member-0").glob("0*[0-9]"), reverse=True)
     read = from_state(read_checkpoint(newest).model)
-    assert isinstance(read, MultiKernel)
     assert_same(read, expected)
 
 

@@ -47,19 +47,6 @@ def test_classes_not_known_yet_have_no_probability() -> None:
     np.testing.assert_allclose(np.nansum(found.probabilities[1:], axis=1), 1.0)
 
 
-@pytest.mark.parametrize("name", ["many kernels, two", "doubly-stochastic, alone", "ridges"])
-def test_an_event_without_a_label_is_not_learned(name: str) -> None:
-    model, events = VARIANTS[name](), VARIANTS[name].stream(100)
-    model.learn_many(events.X[:50], events.y[:50])
-    before = reopened(model)
-    found = model.predict_then_learn_many(events.X[50:], [None] * 50)
-    assert found.predictions.tolist() == model.predict_many(events.X[50:]).tolist()
-    if model.is_classifier:
-        P = model.predict_proba_many(events.X[50:])
-        np.testing.assert_array_equal(found.probabilities, P)
-    assert_same(model, before)
-
-
 # --- booleans -------------------------------------------------------------------------------------
 
 

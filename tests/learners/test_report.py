@@ -57,16 +57,6 @@ def test_lines(kind: str) -> None:
     assert_same(said, model)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_shares_are_parts_of_one(kind: str) -> None:
-    model = learned(kind, 500)
-    shares = model.shares(stream(kind, 1, seed=9)[0][0])
-    assert sum(shares.values()) == pytest.approx(1.0)
-    assert min(shares.values()) >= 0.0
-    assert list(shares) == sorted(shares, key=lambda name: -shares[name])
-    assert {"linear", "gaussian", "binning", "window", "newton"} <= set(shares)
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [("multi-kernel", {}), ("doubly-stochastic", {"max_features": 256, "bandwidth": 2.0})],

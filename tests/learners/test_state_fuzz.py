@@ -206,7 +206,7 @@ def test_outputs_that_overflow_are_bounded() -> None:
 
 @pytest.mark.parametrize("model", ["doubly-stochastic", "online-nystrom", "streaming-meka"])
 @pytest.mark.parametrize("task", ["classification", "regression"])
-@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1.0, 1e30, 1e140])
+@pytest.mark.parametrize("scale", [1e-300, 1e30, 1e140])
 def test_what_a_stream_of_any_scale_leaves_is_loaded(model: str, task: str, scale: float) -> None:
     """Columns and labels jump by orders of magnitude, and values are missing."""
     rng = np.random.default_rng(0)
