@@ -11,8 +11,7 @@ from multi_kernel_kit import stream
 from state_kit import assert_same
 
 from streamk.distributed import Sharded
-from streamk.kernels import Gaussian
-from streamk.learners import FeatureMachine, MultiKernel, OnlineKernelRidge, create, from_state
+from streamk.learners import FeatureMachine, MultiKernel, create, from_state
 
 
 def default(kind: str, **options: Any) -> MultiKernel:
@@ -44,12 +43,6 @@ def test_no_external_experts_are_none(none: Any) -> None:
     model.learn_many(X, y)
     assert model.external_experts == []
     assert "external_experts" not in model.state().header["parts"]
-
-
-def test_others_take_its_place() -> None:
-    ridge = OnlineKernelRidge(Gaussian(), task="regression")
-    model = MultiKernel(task="regression", external_experts=[ridge])
-    assert [one["type"] for one in model.external_experts] == ["kernel-ridge"]
 
 
 def test_a_state_without_external_experts_opens_as_one() -> None:
@@ -94,11 +87,6 @@ def test_rounds_leave_the_learner_that_they_are_given_as_it_is() -> None:
     assert given.for_shards().external_experts == []
     assert len(given.external_experts) == 1
     assert_same(given.for_shards(), default("two", columns=("a", "b"), external_experts=()))
-
-
-def test_one_that_is_given_is_learned_in_shards() -> None:
-    model = Sharded(MultiKernel(external_experts=[FeatureMachine()]))
-    assert [one["type"] for one in model.learner.external_experts] == ["feature-machine"]
 
 
 # --- where it is used -----------------------------------------------------------------------------

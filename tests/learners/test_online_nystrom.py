@@ -27,10 +27,6 @@ from streamk.state import State
 KERNEL = Gaussian(bandwidth=0.8)
 OPTIONS: dict[str, Any] = {"max_landmarks": 12, "tol": 1e-3}
 NEWTON = ("squared", "squared_hinge", "logistic", "softmax", "huber")
-MADE = [
-    *(pytest.param(name, "sgd", id=f"sgd-{name}") for name in LOSSES),
-    *(pytest.param(name, "newton", id=f"newton-{name}") for name in NEWTON),
-]
 
 
 def learner(name: str = "softmax", optimizer: str = "sgd", **options: Any) -> OnlineNystrom:
@@ -117,11 +113,23 @@ class Plain:
         return np.asarray(np.linalg.solve(KERNEL.pairwise(self.points), k))
 
 
-@pytest.mark.parametrize(("name", "optimizer"), MADE)
-def test_it_is_the_plain_loop_over_admissions_and_removals(name: str, optimizer: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "optimizer", "options"),
+    [
+        *((name, "sgd", {}) for name in LOSSES),
+        *((name, "newton", {}) for name in NEWTON),
+        *(
+            ("huber", "sgd", {"step": step, "regularization": 0.05})
+            for step in (InverseTime(3.0), Constant(0.7))
+        ),
+    ],
+)
+def test_it_is_the_plain_loop_over_admissions_and_removals(
+    name: str, optimizer: str, options: dict[str, Any]
+) -> None:
     X, y = stream(name, 150)
     classes = loss(name).classifies and name != "squared"
-    mine, plain = learner(name, optimizer), Plain(name, optimizer)
+    mine, plain = learner(name, optimizer, **options), Plain(name, optimizer, **options)
     landmarks, seen = IncrementalOasis(KERNEL, **OPTIONS), []
     for x, label in zip(X, y.tolist(), strict=True):
         changes = landmarks.learn_one(x)
@@ -138,20 +146,6 @@ def test_it_is_the_plain_loop_over_admissions_and_removals(name: str, optimizer:
     assert landmarks.n_removed > 10
     np.testing.assert_allclose(mine.decision_many(X), plain.decide(X), rtol=2e-6, atol=2e-6)
     np.testing.assert_allclose(mine.landmarks, plain.points)
-
-
-@pytest.mark.parametrize("step", [InverseTime(3.0), Constant(0.7)])
-def test_steps_and_decay(step: Any) -> None:
-    X, y = stream("huber", 80)
-    options = {"step": step, "regularization": 0.05}
-    mine, plain = learner("huber", **options), Plain("huber", "sgd", **options)
-    landmarks = IncrementalOasis(KERNEL, **OPTIONS)
-    for x, label in zip(X, y, strict=True):
-        for change in landmarks.learn_one(x):
-            plain.remove(change.position) if isinstance(change, Removal) else plain.admit(x)
-        plain.learn(x, label, classes=False)
-        mine.learn_one(x, label)
-    np.testing.assert_allclose(mine.decision_many(X), plain.decide(X), rtol=1e-6, atol=1e-6)
 
 
 def fixed(n: int = 400) -> tuple[Any, Any]:

@@ -224,23 +224,3 @@ def test_a_changed_array_does_no_harm(kind: str) -> None:
         if name.startswith("pool."):
             for changed in changes_of(array, rng):
                 assert_harmless(with_array(state, name.partition(".")[2], changed), kind)
-
-
-def numbers_of(header: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of the numbers in a header, without formats and the parts other than the pool."""
-    items = header.items() if isinstance(header, dict) else enumerate(header)
-    for key, value in items:
-        if isinstance(value, dict | list) and (path != ("parts",) or key == "pool"):
-            yield from numbers_of(value, (*path, key))
-        elif isinstance(value, int | float) and key != "format":
-            yield (*path, key)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_changed_header_does_no_harm(kind: str) -> None:
-    values = (-1, 0, 1, 2, 3, 0.5, 1e300, 10**9, 2**53, 2**64, 10**400, True, None, "1")
-    places = list(numbers_of(trained(kind).header))
-    assert ("parts", "pool", "window", 0) in places
-    for where in places:
-        for value in values:
-            assert_harmless(with_header(trained(kind), where, value), kind)
