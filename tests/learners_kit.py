@@ -313,6 +313,16 @@ VARIANTS: dict[str, Variant] = {
     "projected steps, numbers": of(EigenPro, "numbers", solver="eigenpro"),
     "a metric": of(FeatureMachine, "five", kernel=None),
     "a metric, numbers": of(FeatureMachine, "numbers", kernel=None),
+    **{
+        f"a {metric} metric, {labels}": of(
+            FeatureMachine,
+            labels,
+            alone=True,
+            kernel=kernels.Matern(nu=0.5, bandwidth=1.5),
+            metric=metric,
+        )
+        for metric, labels in (("diagonal", "five"), ("full", "numbers"))
+    },
 }
 """Learners that are not the same code; the rules of all learners are tested on each."""
 
@@ -325,17 +335,17 @@ anew, where a change of answers is meant."""
 
 
 def has_answers(variant: Variant) -> bool:
-    """Whether rounding makes no difference to a learner: none of its parts is a feature machine."""
+    """Whether rounding makes no difference to a learner: it chooses among no kinds of metrics."""
     model = variant()
     inner = getattr(model, "learner", model)
-    machines = [one["type"] for one in getattr(inner, "external_experts", ())]
-    return not isinstance(inner, FeatureMachine) and FeatureMachine.TYPE not in machines
+    experts = [one["type"] for one in getattr(inner, "external_experts", ())]
+    return getattr(inner, "metric", "") != "auto" and FeatureMachine.TYPE not in experts
 
 
 def answers(variant: Variant) -> list[float | None]:
     """What is said of a stream whose labels, and a column, come late, and after a merge."""
     model = variant()
-    n = 720 if isinstance(model, MultiKernel) else 240
+    n = 720 if isinstance(model, MultiKernel | FeatureMachine) else 240
     events, third = variant.stream(n), n // 3
     X, labels = events.X, events.shown
     found = model.predict_then_learn_many(X[:third], labels[:third])

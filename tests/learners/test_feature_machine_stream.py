@@ -15,7 +15,7 @@ from reference import naive
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian, Laplacian, Matern, PowerExponential
-from streamk.learners import FeatureMachine, OnlineKernelRidge, create
+from streamk.learners import FeatureMachine, OnlineKernelRidge
 from streamk.learners.common.supervised import Asked
 from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
 from streamk.learners.rfm.metric import Columns, Metric
@@ -250,17 +250,6 @@ def test_maps_grow_and_go_through_their_arrays() -> None:
 
 
 # --- takeovers ------------------------------------------------------------------------------------
-
-
-def test_the_columns_that_matter_are_found() -> None:
-    X, y = stream(2500, 20)
-    model = FeatureMachine(first=256)
-    said = model.predict_then_learn_many(X, y).predictions
-    plain = create("kernel-ridge", task="classification").predict_then_learn_many(X, y)
-    right, other = (np.mean(some[1500:] == np.array(y[1500:])) for some in (said, plain[0]))
-    assert right > 0.9 > 0.8 > other
-    assert sorted(model.column_shares.argsort()[-2:].tolist()) == [1, 4]
-    assert model.column_shares[[1, 4]].sum() > 0.9
 
 
 def test_the_schedule_counts_events() -> None:
