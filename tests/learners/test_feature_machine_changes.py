@@ -98,17 +98,18 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beginnings, "_ANEW", 128)
 
 
+@pytest.mark.usefixtures("_short")
 def test_a_change_is_followed() -> None:
-    X, y = changing(9_000, 5_000)
+    X, y = changing(3_000, 1_500)
     model, other = (FeatureMachine(task="regression", first=256) for _ in range(2))
     other.watches = False
     mine, theirs = (errors_of(one, X, y) for one in (model, other))
-    assert np.array_equal(mine[:5_000], theirs[:5_000])
-    assert mine[7_500:].mean() < 0.5 * theirs[7_500:].mean()
-    assert model._when.origin >= 4_500
+    assert np.array_equal(mine[:1_500], theirs[:1_500])
+    assert mine[2_300:].mean() < 0.5 * theirs[2_300:].mean()
+    assert model._when.origin >= 1_350
     assert model.column_shares.argmax() == 3
     kept, _ = model._kept()
-    assert len(kept) == 9_000 - model._when.origin
+    assert len(kept) == 3_000 - model._when.origin
 
 
 @pytest.mark.usefixtures("_short")

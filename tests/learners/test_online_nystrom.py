@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import same_model
 from reference import coordinates as plain
 
 from streamk.errors import InvalidInput, StateError
@@ -330,34 +329,6 @@ def test_merged_least_squares_are_those_of_all_events() -> None:
     P = one._optimizer.inverse  # type: ignore[attr-defined]
     np.testing.assert_allclose(P, np.linalg.inv(A + A0 - 0.3 * np.eye(9)), rtol=1e-7, atol=1e-9)
     assert np.array_equal(one._optimizer.T, np.triu(one._optimizer.T))  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "newton"])
-def test_merging_learners_that_parted(optimizer: str) -> None:
-    X, y = stream("softmax", 900, classes=2)
-    y = np.where(y, "b", "a")
-    base = learner(optimizer=optimizer, max_landmarks=40)
-    base.learn_many(X[:200], y[:200])
-    one, two = (OnlineNystrom.from_state(base.state()) for _ in range(2))
-    one.learn_many(X[200:400], y[200:400])
-    two.learn_many(X[400:600], y[400:600])
-    idle = OnlineNystrom.from_state(base.state())
-    idle.merge(two, common_events=200)
-    assert np.array_equal(idle.decision_many(X), two.decision_many(X))
-    before = same_model(one, one), one.state()
-    two_before = two.state()
-    one.merge(OnlineNystrom.from_state(base.state()), common_events=200)
-    assert same_model(one, OnlineNystrom.from_state(before[1]))
-    one.merge(two, common_events=200)
-    assert same_model(two, OnlineNystrom.from_state(two_before))
-    assert one.n_events == 600
-    accuracy = [float((m.predict_many(X[600:]) == y[600:]).mean()) for m in (base, two, one)]
-    assert accuracy[2] > 0.85
-    assert accuracy[2] > min(accuracy) - 1e-9
-    again = OnlineNystrom.from_state(one.state())
-    for model in (one, again):
-        model.learn_many(X[600:], y[600:])
-    assert same_model(one, again)
 
 
 def test_merged_gradient_steps_are_the_mean_function() -> None:
