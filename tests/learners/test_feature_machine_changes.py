@@ -114,12 +114,12 @@ def test_a_change_is_followed() -> None:
 
 @pytest.mark.usefixtures("_short")
 def test_cuts_and_states_change_no_bit_while_a_change_is_followed() -> None:
-    X, y = changing(1_300, 700)
+    X, y = changing(1_150, 700)
     whole = FeatureMachine(**SMALL)
     whole.learn_many(X, y)
     assert whole._when.origin > 600
     seen, one = set(), FeatureMachine(**SMALL)
-    for n in range(1_300):
+    for n in range(1_150):
         one.learn_one(X[n], y[n])
         when = one._when
         kind = (when.watch.rising > 0, when.changed > 0, when.is_anew, one.is_solving, when.origin)

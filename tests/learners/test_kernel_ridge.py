@@ -40,7 +40,7 @@ def test_outputs_are_the_oracle_s(
 ) -> None:
     corrections = {64: 1, 150: 2, 1000: 3}[capacity]
     monkeypatch.setattr(OnlineKernelRidge, "WORK", 300)
-    X, y = stream(task, 400)
+    X, y = stream(task, 272)
     model = learner(
         task, kernel, regularization=0.5, max_centers=capacity, corrections=corrections, seed=4
     )
@@ -49,7 +49,7 @@ def test_outputs_are_the_oracle_s(
         found = model.decision_one(X[i])
         np.testing.assert_allclose(found, plain.learn(X[i], target), atol=2e-5)
         model.learn_one(X[i], y[i])
-    assert model.n_features == min(capacity, 384) + 16
+    assert model.n_features == min(capacity, 256) + 16
 
 
 def test_the_constant_is_the_mean_of_the_events_up_to_the_last_that_settle_it() -> None:

@@ -135,9 +135,9 @@ def test_a_state_that_does_not_fit_the_loss_is_refused() -> None:
     less = State(state.header, {k: v for k, v in state.arrays.items() if k != "pool.tracked"})
     with pytest.raises(StateError, match="'tracked'"):
         MultiKernel.from_state(less)
-    damaged = State({**state.header, "loss": {"name": "hinge"}}, state.arrays)
-    with pytest.raises(StateError, match="header"):
-        MultiKernel.from_state(damaged)
+    for wrong in ({"name": "hinge"}, {"name": "quantile", "q": "much"}):
+        with pytest.raises(StateError, match="header"):
+            MultiKernel.from_state(State({**state.header, "loss": wrong}, state.arrays))
 
 
 def test_errors_follow_the_unit_of_the_labels() -> None:

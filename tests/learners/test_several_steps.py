@@ -103,8 +103,6 @@ def _outputs(one: DoublyStochastic, X: NDArray[Any], outputs: int) -> NDArray[np
     ("name", "options"),
     [
         *((name, {"regularization": 0.01} if n % 2 else {}) for n, name in enumerate(LOSSES)),
-        ("squared", {"sampler": "hadamard"}),
-        ("softmax", {"dtype": "float64"}),
     ],
 )
 def test_the_short_way_has_the_bits_of_the_long_one(

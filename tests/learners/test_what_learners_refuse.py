@@ -455,6 +455,19 @@ def test_columns_and_classes_are_merged_by_their_names(kind: Any) -> None:
         np.testing.assert_allclose(P[:, ::-1], expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge"])
+@pytest.mark.parametrize("kind", [DoublyStochastic, OnlineNystrom], ids=lambda kind: kind.TYPE)
+def test_a_function_of_two_classes_merges_into_one_of_three(kind: Any, loss: str) -> None:
+    two, three = (made(kind, loss=loss, classes=names) for names in (["b", "a"], ["a", "c", "b"]))
+    X = stream("two", 120).X
+    two.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    three.merge(two)
+    assert three.classes == ("a", "c", "b")
+    F, f = three.decision_many(X), two.decision_many(X)
+    apart = f[:, 1] - f[:, 0] if loss == "softmax" else f[:, 0] * (1.0 if loss == "hinge" else 2.0)
+    np.testing.assert_allclose(F[:, 0] - F[:, 2], apart, rtol=1e-4, atol=1e-4)
+
+
 @each_task
 @each_kind
 def test_merging_leaves_the_other_alone_and_goes_on_from_its_state(kind: Any, task: str) -> None:
