@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
@@ -87,23 +86,6 @@ def test_rounds_leave_the_learner_that_they_are_given_as_it_is() -> None:
     assert given.for_shards().external_experts == []
     assert len(given.external_experts) == 1
     assert_same(given.for_shards(), default("two", columns=("a", "b"), external_experts=()))
-
-
-# --- where it is used -----------------------------------------------------------------------------
-
-
-def test_it_predicts_beside_learning_threads() -> None:
-    X, y = stream("two", 400)
-    model, alone = default("two"), default("two")
-    model.learn_many(X[:64], y[:64])
-    thread = threading.Thread(target=model.learn_many, args=(X[64:], y[64:]))
-    thread.start()
-    while thread.is_alive():
-        with model.aside():
-            model.predict_many(X[:5])
-    thread.join()
-    alone.learn_many(X, y)
-    assert_same(model, alone)
 
 
 # --- wide tables ----------------------------------------------------------------------------------

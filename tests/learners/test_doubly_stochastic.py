@@ -394,28 +394,6 @@ def test_the_offset_follows_from_block_batch_and_loss():
     assert DoublyStochastic.from_state(given.state()).step == given.step
 
 
-def test_inverse_time_does_not_explode_with_its_offset():
-    """Without one the largest |f| is 5e6 at nu = 0.1."""
-    nu, rng = 0.1, np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (600, 2))
-    y = X[:, 0] + 0.1 * rng.normal(size=600)
-    learner = DoublyStochastic(
-        kernels.Gaussian(bandwidth=0.5),
-        loss="squared",
-        step=InverseTime(1.5 / nu),
-        regularization=nu,
-        batch_size=1,
-        block_size=1,
-        max_features=600,
-        dtype="float64",
-    )
-    largest = 0.0
-    for start in range(0, 600, 20):
-        learner.learn_many(X[start : start + 20], y[start : start + 20])
-        largest = max(largest, float(np.abs(learner.decision_many(X[:200])).max()))
-    assert largest < 5.0
-
-
 def test_a_model_that_overflowed_while_growing_can_be_saved():
     learner = model("squared", "numbers", step=Constant(1e9), batch_size=1, block_size=64)
     X, y = stream("numbers", 200)

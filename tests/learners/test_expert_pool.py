@@ -46,22 +46,6 @@ def test_bets_stand_when_a_third_class_comes(order: list[int]) -> None:
 # --- columns --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [3, 70])
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_named_columns_does_not_matter(kind: str, d: int) -> None:
-    X, y = stream(kind, 300, d=d)
-    names = [f"column {n}" for n in range(d)]
-    order = np.random.default_rng(1).permutation(d)
-    one, other = make(kind, columns=names), make(kind, columns=[names[n] for n in order])
-    one.learn_many(X, y)
-    other.learn_many(X[:, order], y)
-    a, b = one.decision_many(X), other.decision_many(X[:, order])
-    unit = 1.0 if kind != "numbers" else float(np.std(y))
-    # Sums are rounded in another order, and differences of rounding grow while learning.
-    np.testing.assert_allclose(a, b, rtol=0, atol=1e-3 * unit)
-    assert np.abs(a - b).mean() < 1e-4 * unit
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", [2, 64])
 def test_what_was_known_stays_when_columns_come(kind: str, d: int) -> None:
@@ -262,20 +246,6 @@ def test_linear_experts_are_converted_exactly(kind: str) -> None:
         np.testing.assert_array_equal(guest.pool.arrays[key], host.pool.arrays[key])
 
 
-def test_learners_of_one_scale_share_all_they_know() -> None:
-    X, y = stream("two", 4_000)
-    one, other = make("two"), make("two")
-    one.learn_many(X[:2_000], y[:2_000])
-    other.learn_many(X[2_000:], y[2_000:])
-    before = {
-        key: other._mixture.pool.arrays[key].copy() for key in ("LADDER_A", "CELLS_A", "FACTORS")
-    }
-    host, guest = (InScale(m._mixture.pool, m._scale, m._labels) for m in (one, other))
-    rescale(guest, host, np.ones(3, dtype=bool))
-    for key, array in before.items():
-        np.testing.assert_array_equal(guest.pool.arrays[key], array)
-
-
 # --- the cells of tables --------------------------------------------------------------------------
 
 
@@ -308,15 +278,3 @@ def test_with_more_cells_a_model_says_what_it_said(kind: str) -> None:
     for one in (model, opened):
         one.learn_many(X[100:], y[100:])
     assert_same(model, opened)
-
-
-def test_learners_of_few_and_many_events_merge() -> None:
-    X, y = stream("two", 1_000)
-    for one, two in ((20, 980), (980, 20)):
-        few, many = learned("two", one, seed=1), learned("two", two, seed=2)
-        assert few._mixture.pool.most_cells != many._mixture.pool.most_cells
-        few.merge(many)
-        assert few._mixture.pool.most_cells == tables.LARGEST
-        assert few.n_events == 1_000
-        assert (few.predict_many(X) == y).mean() > 0.85
-        assert_sound(few)

@@ -94,14 +94,6 @@ def test_what_is_without_bounds_is_bounded() -> None:
     assert np.isfinite(model.predict_many(X)).all()
 
 
-def test_drift_leaves_guests_as_they_are() -> None:
-    model = learned("two", 300, external_experts=external_experts("two"))
-    x = stream("two", 1, seed=6)[0][0]
-    before = said_by_guests(model, x)
-    model._mixture.pool.restart()
-    np.testing.assert_array_equal(said_by_guests(model, x), before)
-
-
 # --- the scale of columns -------------------------------------------------------------------------
 
 
@@ -153,15 +145,6 @@ def test_guests_begin_anew_in_quite_another_unit(factor: float, n: int) -> None:
     assert_sound(model)
 
 
-# --- classes and columns that come late -----------------------------------------------------------
-
-
-def test_a_learner_without_columns() -> None:
-    model = pool_alone(seed=1, external_experts=external_experts("two"))
-    model.learn_many(np.zeros((20, 0)), [*"ab"] * 10)
-    assert model.predict_proba_many(np.zeros((3, 0))).shape == (3, 2)
-
-
 # --- states ---------------------------------------------------------------------------------------
 
 
@@ -209,19 +192,8 @@ def test_guests_of_other_columns_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_merging_a_copy_changes_no_prediction(kind: str) -> None:
-    model = learned(kind, 400, external_experts=external_experts(kind))
-    X, _ = stream(kind, 50, seed=5)
-    before = model._mixture.external.outputs(X, model._mixture.pool.outputs)
-    model.merge(copy.deepcopy(model), common_events=400)
-    after = model._mixture.external.outputs(X, model._mixture.pool.outputs)
-    np.testing.assert_allclose(after, before, atol=1e-3)
-
-
-@pytest.mark.parametrize("mine", [500, 700])
-@pytest.mark.parametrize("kind", KINDS)
-def test_guests_of_one_scale_are_joined(kind: str, mine: int) -> None:
-    X, y = stream(kind, 1200)
+def test_guests_of_one_scale_are_joined(kind: str) -> None:
+    (X, y), mine = stream(kind, 1200), 500
     common = learned(kind, 300, external_experts=[nystrom(kind)])
     one, other = copy.deepcopy(common), copy.deepcopy(common)
     one.learn_many(X[300:mine], y[300:mine])
@@ -262,21 +234,6 @@ def test_guests_of_other_scales_stay_with_the_scale(kind: str, mine: int) -> Non
         after = -after
     np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-4)
     one.learn_many(*stream(kind, 50))
-    assert_sound(one)
-
-
-def test_a_new_learner_takes_over_another() -> None:
-    X, y = stream("four", 500)
-    other = learned("four", 500, external_experts=external_experts("four"))
-    one = make("four", external_experts=external_experts("four"))
-    one.merge(other)
-    for guest in other._mixture.external._learners:
-        if isinstance(guest, DoublyStochastic):
-            guest.finish()  # as merging does with a copy
-    np.testing.assert_allclose(
-        one._mixture.external.outputs(X, 4), other._mixture.external.outputs(X, 4), atol=1e-4
-    )
-    one.learn_many(X, y)
     assert_sound(one)
 
 

@@ -182,14 +182,6 @@ def learned(max_width: int | None, columns: int = 6) -> FeatureMachine:
     return model
 
 
-def test_up_to_the_bound_it_changes_nothing() -> None:
-    X = np.random.default_rng(1).normal(size=(50, 6))
-    bound, free = learned(8), learned(None)
-    assert not bound.is_too_wide
-    assert bound.n_takeovers > 0
-    np.testing.assert_array_equal(bound.decision_many(X), free.decision_many(X))
-
-
 def test_beyond_it_everything_is_given_up() -> None:
     model = learned(8)
     before = model.nbytes

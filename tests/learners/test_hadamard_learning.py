@@ -1,7 +1,6 @@
 """Learners on Hadamard features: what must change nothing, and what columns may do."""
 
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from reference import naive
 from state_kit import assert_same, reopened
 
 from streamk import kernels
-from streamk.adapters.river import DoublyStochasticClassifier
 from streamk.errors import InvalidInput, StateError
 from streamk.features.samplers import extended
 from streamk.learners import Constant, DoublyStochastic
@@ -63,23 +61,6 @@ def test_the_cache_changes_nothing(sizes, kernel):
         np.testing.assert_array_equal(other.decision_many(X), kept.decision_many(X))
         assert other.nbytes - least <= cache_bytes
         assert (other.nbytes > least) == (cache_bytes >= 2 * chunk)
-
-
-@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
-def test_what_is_regenerated_takes_a_fiftieth_of_what_would_be_stored(sampler):
-    X, y = stream(32, 784)
-    m = 2**16
-    learner = model(sampler=sampler, cache_bytes=0, block_size=m, max_features=m, batch_size=32)
-    for _ in range(2):  # what is compiled stays
-        learner.learn_many(X, y)
-    tracemalloc.start()
-    try:
-        learner.learn_many(X, y)
-        learner.decision_many(X)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * 784 * m / 50
 
 
 # --- columns --------------------------------------------------------------------------------
@@ -157,28 +138,6 @@ def test_an_event_without_columns_fixes_no_groups():
     np.testing.assert_allclose(learner.decision_many(np.zeros((1, 100))), before, rtol=1e-6)
 
 
-def events(n=120):
-    """Dict events whose columns come and go: from the 40th on one has a new one, and some lack."""
-    rng = np.random.default_rng(4)
-    for i in range(n):
-        x = {f"c{j}": float(v) for j, v in enumerate(rng.normal(size=6)) if rng.uniform() < 0.8}
-        if i > 40:
-            x |= {"late": float(rng.normal()), "colour": rng.choice(["red", "blue"])}
-        yield x, bool(x.get("c0", 0.0) + x.get("late", 0.0) > 0)
-
-
-def test_dict_events_may_reorder_and_add_their_columns():
-    """The adapter gives names that are new in one event their places in sorted order."""
-    options = {"seed": 3, "max_features": 256, "block_size": 256}
-    one, other = (DoublyStochasticClassifier(**options, sampler="hadamard") for _ in range(2))
-    for x, y in events():
-        turned = dict(reversed(x.items()))
-        assert one.predict_proba_one(x) == other.predict_proba_one(turned)
-        one.learn_one(x, y)
-        other.learn_one(turned, y)
-    assert one.predict_proba_one({"never": 1.0}) == one.predict_proba_one({})
-
-
 # --- state and merging ----------------------------------------------------------------------
 
 
@@ -248,10 +207,3 @@ def test_merging_with_one_that_has_met_more_columns(turn):
     assert mine.columns == tuple(range(70))
     assert mine.state().header["widths"] == [64, 64]
     np.testing.assert_allclose(mine.decision_many(Z), expected, atol=1e-5)
-
-
-def test_one_that_has_seen_nothing_takes_over_the_places():
-    (late, X, _), fresh = late_columns(), model()
-    fresh.merge(late)
-    assert fresh.state().header["widths"] == [64, 64]
-    np.testing.assert_allclose(fresh.decision_many(X), late.decision_many(X), atol=1e-6)

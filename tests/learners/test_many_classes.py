@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import WhimsicalSource, attached
+from engine_kit import attached
 from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 from state_kit import assert_same
@@ -158,15 +158,6 @@ def test_a_run_that_was_told_nothing_has_a_thousand_classes() -> None:
     assert len(report.model.classes) == 1000
     assert report.counts.bad == {"label out of domain": 101}
     assert report.counts.learned == 2200 - 101
-
-
-@pytest.mark.parametrize("whim", [1, 2])
-def test_they_are_the_same_however_events_arrive(whim: int) -> None:
-    expected, outputs, letters = run(MemorySource(stream()))
-    report, again, refused = run(WhimsicalSource(stream(), whim=whim))
-    assert again == outputs
-    assert refused == letters
-    assert_same(report.model, expected.model)
 
 
 def test_a_run_that_goes_on_refuses_the_same(tmp_path: Any) -> None:

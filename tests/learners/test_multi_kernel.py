@@ -169,7 +169,7 @@ def test_the_engine_goes_on_exactly_after_crashes(
 
 def test_intervals_learn_from_the_predictions_that_were_made() -> None:
     # Labels that wander: 20 events later the error is larger than at once.
-    y = np.cumsum(np.random.default_rng(0).normal(size=3_000))
+    y = np.cumsum(np.random.default_rng(0).normal(size=1_500))
     X = np.random.default_rng(1).normal(size=(len(y), 2))
     widths = []
     for delay in (1, 20):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from multi_kernel_kit import assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
-from state_kit import assert_same
 
 from streamk.adapters.river import KernelRegressor
 from streamk.errors import InvalidInput, StateError
@@ -124,12 +123,6 @@ def test_intervals_hold_whatever_the_loss(loss: str | Loss) -> None:
 # --- what goes on ---------------------------------------------------------------------------------
 
 
-def test_without_a_loss_all_is_as_before() -> None:
-    assert_same(learned("numbers", 300), learned("numbers", 300, loss=None))
-    others = [learned("numbers", 300, loss=loss).decision_many(np.zeros((1, 3))) for loss in LOSSES]
-    assert len({float(said[0, 0]) for said in others}) == len(LOSSES)
-
-
 def test_a_state_that_does_not_fit_the_loss_is_refused() -> None:
     state = learned("numbers", 200, loss="quantile").state()
     less = State(state.header, {k: v for k, v in state.arrays.items() if k != "pool.tracked"})
@@ -155,19 +148,6 @@ def test_learners_of_different_losses_are_not_merged() -> None:
     for other in (None, "squared", loss_of("quantile", q=0.9)):
         with pytest.raises(InvalidInput, match="differ in loss"):
             one.merge(make("numbers", loss=other))
-
-
-@pytest.mark.parametrize("loss", ["huber", "quantile"])
-def test_the_unit_of_late_labels_does_not_matter(loss: str | Loss) -> None:
-    X, y = stream("numbers", 1500)
-    one, other = (make("numbers", loss=loss) for _ in range(2))
-    for model, unit in ((one, 1.0), (other, 1e4)):
-        for first in range(0, 1500, 50):
-            some = slice(first, first + 50)
-            model.predict_many(X[some])
-            model.learn_many(X[some], unit * (y[some] - 100.0))
-    a, b = one.predict_many(X), other.predict_many(X) / 1e4
-    assert np.abs(a - b).mean() < 0.05 * np.std(y)
 
 
 @pytest.mark.parametrize("loss", ["squared", "quantile"])

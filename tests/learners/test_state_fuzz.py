@@ -146,24 +146,6 @@ def test_a_header_that_asks_for_more_than_there_is(name: str, change: dict[str, 
         from_state(damaged(name, change))
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", ["feature-machine leaves", "feature-machine leaves of numbers"])
-@pytest.mark.parametrize("function", ["function", "next"])
-@pytest.mark.parametrize("entry", ["max_centers", "room"])
-@pytest.mark.parametrize("value", [305, 10**13])
-def test_a_leaf_that_asks_for_more_than_its_tree(
-    name: str, function: str, entry: str, value: int
-) -> None:
-    state = trained(name)
-    header: Any = state.header
-    tree = header["parts"]["learner"]["parts"][function]
-    assert tree["leaves"] > 1
-    assert tree["capacity"] == 304
-    tree["parts"]["leaf1"][entry] = value
-    with pytest.raises(StateError, match="its capacity is 304"):
-        from_state(State(header, state.arrays))
-
-
 def test_arrays_of_no_numbers_prove_no_size() -> None:
     """A learner without classes has coefficients of no outputs, for any number of features."""
     none: Any = {"classes": [], "n_steps": 2**40, "max_features": 2**34}

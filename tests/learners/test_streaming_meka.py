@@ -116,17 +116,6 @@ def test_when_factorizations_begin() -> None:
     assert sorted(over) == [55, 95, 165, 235, 305, 375, 445]
 
 
-def test_one_lag_longer_than_the_next_turn() -> None:
-    X, y = stream("softmax", 300)
-    model = learner(first=20, every=10, swap_delay=25)
-    over = []
-    for x, label in zip(X, y, strict=True):
-        before = model.n_factorizations
-        model.learn_one(x, label)
-        over += [model.n_events] * (model.n_factorizations - before)
-    assert over == list(range(45, 301, 25))
-
-
 def test_nothing_is_made_anew_where_all_is_off() -> None:
     X, y = stream("softmax", 400)
     model = learner(every=None)

@@ -70,9 +70,9 @@ def test_it_learns(name: str) -> None:
         assert right.mean() > 0.55
 
 
-@each_task
 @each_kind
-def test_merged_learners_know_what_either_knew(kind: Any, task: str) -> None:
+def test_merged_learners_know_what_either_knew(kind: Any) -> None:
+    task = "classification"
     X, y = product(task, 2400)
     one, other = scaled(kind, task), scaled(kind, task)
     one.learn_many(X[:1200], y[:1200])
