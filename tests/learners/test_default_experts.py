@@ -93,7 +93,7 @@ def test_rounds_leave_the_learner_that_they_are_given_as_it_is() -> None:
 
 def test_columns_that_come_late_have_it_rest_for_good() -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(400, 300)), rng.choice(["a", "b"], 400)
+    X, y = rng.normal(size=(220, 300)), rng.choice(["a", "b"], 220)
     one, many = MultiKernel(seed=3), MultiKernel(seed=3)
     for model in (one, many):
         model.learn_many(X[:150, :200], y[:150])

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from streamk.backends import threads
 from streamk.learners import FeatureMachine
 from streamk.learners.renewal import REPLACEMENTS, Background, Replacement, begun
-from streamk.learners.rfm.solving import Beginning
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -84,36 +83,6 @@ def test_one_that_came_out_of_a_state_is_made_of_it_again() -> None:
         return new.result().total
 
     assert (in_fork(work), work()) == (31.0, 31.0)
-
-
-@forks
-@pytest.mark.parametrize("restored", [False, True])
-def test_a_machine_goes_on_in_a_forked_process(
-    restored: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = machine(900).predict_many(_X)
-    solved, opened = Beginning.solved, threading.Event()
-
-    def held(self: Beginning, *arguments: Any) -> Any:
-        assert opened.wait(60.0)
-        return solved(self, *arguments)
-
-    model = machine(500)
-    monkeypatch.setattr(Beginning, "solved", held)
-    model.learn_many(_X[500:560], _Y[500:560])
-    assert model.is_solving
-    opened.set()
-    if restored:
-        model = FeatureMachine.from_state(model.state())
-        assert model.is_solving
-
-    def work() -> Numbers:
-        model.learn_many(_X[560:], _Y[560:])
-        FeatureMachine.from_state(model.state())
-        return model.predict_many(_X)
-
-    assert np.array_equal(in_fork(work), expected)
-    assert np.array_equal(work(), expected)
 
 
 def test_an_interrupt_of_the_wait_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -98,26 +97,6 @@ def test_a_growing_model_prepares_nothing_until_it_pays(sampler):
     for _ in range(10):
         learner.decision_one(X[0])
     assert learner._function._alone.single is not None
-
-
-def test_threads_predict_at_once():
-    learner = model(sampler="hadamard", block_size=2048, max_features=2048)
-    X, y = stream(50, 5, np.float32)
-    learner.learn_many(X, y)
-    expected, wrong = learner.decision_many(X), []
-
-    def work():
-        numbers = list(range(50)) * 20
-        wrong.extend(
-            i for i in numbers if not np.array_equal(learner.decision_one(X[i]), expected[i])
-        )
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 SCRIPT = """
