@@ -292,22 +292,6 @@ def test_centers_added_before_the_choice_stay(solver: str) -> None:
     assert (model.centers[:, None] == mine).all(axis=2).any(axis=0).all()
 
 
-# --- states, columns, merging ---------------------------------------------------------------------
-
-
-def test_merging_with_the_same_centers_is_learning_both() -> None:
-    X, y = stream("numbers", 1280)
-    Z = X[:40]
-    parts = [learner("numbers", centers=Z, regularization=0.5, batch_size=64) for _ in range(3)]
-    parts[0].learn_many(X[:640], y[:640])
-    parts[1].learn_many(X[640:], y[640:])
-    parts[2].learn_many(X, y)
-    parts[0].merge(parts[1])
-    test, _ = stream("numbers", 100, seed=1)
-    found, expected = (part.decision_many(test) for part in (parts[0], parts[2]))
-    assert np.allclose(found, expected, atol=0.02)
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -376,15 +360,6 @@ def test_smooth_kernels_do_not_diverge(
     found = model.predict_then_learn_many(X, y).predictions
     assert np.abs(model.state().arrays["coefficients"]).max() < 1e7
     assert np.mean((found[1000:] - y[1000:]) ** 2) < 3.0 * np.var(y)
-
-
-def test_forgetting_follows_a_change_of_the_mean() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(8000, 5)).astype(np.float32)
-    y = np.where(np.arange(8000) < 5000, 0.0, 10.0) + 0.1 * rng.normal(size=8000)
-    model = EigenPro(LAPLACE, task="regression", n_centers=200, forgetting=0.999)
-    found = model.predict_then_learn_many(X, y).predictions
-    assert np.mean((found[7000:] - y[7000:]) ** 2) ** 0.5 < 0.7
 
 
 def test_a_single_prediction_knows_what_was_merged() -> None:

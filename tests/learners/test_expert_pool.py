@@ -46,26 +46,6 @@ def test_bets_stand_when_a_third_class_comes(order: list[int]) -> None:
 # --- columns --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("d", [2, 64])
-def test_what_was_known_stays_when_columns_come(kind: str, d: int) -> None:
-    """Past 64 columns the second-order expert is given up, and tables get other columns."""
-    X, y = stream(kind, 800, d=d)
-    model = learned(kind, 800, d=d)
-    X, y = stream(kind, 300, d=d, seed=5)
-    before = error_of(model, X, y)
-    model.add_columns(range(d, d + 2))
-    assert model.columns == tuple(range(d + 2))
-    wide = np.c_[X, np.zeros((300, 2))]
-    assert error_of(model, wide, y) < before + 0.3  # tables that got a new column begin anew
-    X, new = stream(kind, 300, d=d, seed=6)
-    X = np.c_[X, np.zeros((300, 2))]
-    model.learn_many(X[:30], new[:30])
-    assert error_of(model, wide, y) < before + 0.05
-    model.learn_many(X[30:], new[30:])
-    assert_sound(model)
-
-
 def test_many_columns_come_one_by_one() -> None:
     model = pool_alone(seed=1)
     rng = np.random.default_rng(0)

@@ -173,21 +173,6 @@ TASKS = ("classification", "regression")
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.usefixtures("often")
-def test_it_rests_on_noise_and_is_tried_again(task: str) -> None:
-    model, (X, y), active = made(task), noise(task, 1_280), []
-    for n in range(0, 1_280, 64):
-        said = model.predict_then_learn_many(X[n : n + 64], y[n : n + 64]).predictions
-        assert task == "classification" or np.isfinite(said).all()
-        active.append(model._mixture.external.active[0])
-    assert not all(active)
-    first = active.index(False)
-    assert any(active[first:]), "it is tried again"
-    model.learn_many(*noise(task, 1_000))
-    assert sum(model.shares(X[0]).values()) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.usefixtures("often")
 def test_it_says_nothing_and_keeps_events_while_it_rests(task: str) -> None:
     model, (X, y) = made(task), noise(task, 1_280)
     n = 64

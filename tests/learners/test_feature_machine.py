@@ -225,15 +225,6 @@ def test_regularizations_after_the_first_round(
     assert not np.array_equal(fewer[1].metric.root, found[1].metric.root)
 
 
-def test_more_events_than_centers() -> None:
-    X, Y = friedman(1_050)
-    new, truth = friedman(500, seed=1, noise=0.0)
-    found = rfm(X, Y, n_centers=150, **SMALL)
-    assert found.centers.shape == (150, 6)
-    assert found.round > 0
-    assert np.square(found.predict(new) - truth).mean() < 0.05 * truth.var()
-
-
 def families(**options: Any) -> list[str]:
     given = {"kernel": "auto", "bandwidth": None, "metric": "auto", "d": 4} | options
     return [f"{type(f.kernel).__name__} {f.diagonal}" for f in machine.families(**given)]

@@ -102,21 +102,6 @@ def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
     assert_same(roomy, learned())
 
 
-def test_a_forecast_by_the_pool_of_before_goes_on() -> None:
-    """One that has begun in another thread, when a class comes."""
-    X, y = coming(20, 60)
-    model = pool_alone(seed=1)
-    model.learn_many(X, y)
-    before, expected = model._mixture.pool, model.predict_proba_many(X)
-    model.learn_many(X[:1], ["new"])
-    assert model._mixture.pool is not before
-    said, out = before.kept(len(X)), np.empty((len(X), before.outputs))
-    with before.room() as table:
-        model._mixture._loops.forecast(table, X, said, out)
-    assert out.shape == expected.shape
-    assert np.isfinite(out).all()
-
-
 def stream(n: int = 90) -> list[dict[str, Any]]:
     """Events whose labels are of three classes, then of more; some bring a new column."""
     rng = np.random.default_rng(0)

@@ -304,21 +304,6 @@ def test_newton_knows_what_least_squares_know() -> None:
     assert np.array_equal(T, np.triu(T))
 
 
-@pytest.mark.parametrize(
-    ("name", "optimizer"),
-    [("hinge", "sgd"), ("quantile", "sgd"), ("softmax", "newton"), ("huber", "newton")],
-)
-def test_a_takeover_keeps_what_was_learned(name: str, optimizer: str) -> None:
-    X, y = stream(name, 700)
-    model = learner(name, optimizer, rank=12, first=400, swap_delay=5, every=None, buffer_size=400)
-    model.learn_many(X[:404], y[:404])
-    before = model.decision_many(X[500:])
-    model.learn_one(X[404], y[404])
-    after = model.decision_many(X[500:])
-    assert model.n_factorizations == 1
-    assert np.corrcoef(before[:, 0], after[:, 0])[0, 1] > 0.8
-
-
 # --- the buffer -----------------------------------------------------------------------------------
 
 

@@ -146,22 +146,3 @@ def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture(
         expected = [worth, min(worth, 1.0)] if several else [joint]
         assert model._mixture.pool.external_gains().tolist() == expected
         assert not arrays["EVIDENCE"][3:].any()
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "quantile"])
-def test_after_a_rest_the_full_mixture_begins_as_the_other_one(kind: str) -> None:
-    model = pair(kind)[1]
-    X, y = stream(labels(kind), 400)
-    model.learn_many(X, y)
-    model._mixture.pool.begin_full_mixing()
-    arrays = model._mixture.pool.arrays
-    np.testing.assert_allclose(arrays["SHARES"].sum(axis=1), 1.0)
-    for x in X[:20]:
-        with model.aside():
-            model.decision_one(x)
-        np.testing.assert_array_equal(arrays["OUT"], arrays["OWN_OUT"])
-        np.testing.assert_allclose(arrays["FULL_OUT"], arrays["OWN_OUT"], atol=0.1)
-    again = MultiKernel.from_state(model.state())
-    for one in (model, again):
-        one.learn_many(X, y)
-    np.testing.assert_array_equal(arrays["FULL_OUT"], again._mixture.pool.arrays["FULL_OUT"])
