@@ -224,9 +224,9 @@ def test_a_regularization_that_is_given_is_divided_by_the_weights(n: int) -> Non
     np.testing.assert_allclose(found.predict(X), alike.predict(X), atol=1e-4)
 
 
-@pytest.mark.parametrize("n", [400])
-def test_what_counts_more_is_fitted_better(n: int) -> None:
+def test_what_counts_more_is_fitted_better() -> None:
     """Of two functions of the same columns that one is learned whose events count."""
+    n = 400
     X, Y = friedman(n)
     X[:, 5] = np.arange(n) % 2  # of no use, as the weights say it
     Y[1::2] = 5.0 - Y[1::2]
