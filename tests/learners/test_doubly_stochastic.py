@@ -254,31 +254,6 @@ def weights(mine, others):
     return mine / (mine + others), others / (mine + others)
 
 
-@pytest.mark.parametrize("sizes", [{}, {"max_features": 30}], ids=["growing", "revisiting"])
-@pytest.mark.parametrize("loss", ["softmax", "hinge"])
-def test_merging_is_the_weighted_mean_of_what_each_learned(loss, sizes):
-    X, y = stream("two", 400)
-    base = model(loss, **sizes)
-    base.learn_many(X[:100], LABELS[y[:100]])
-    mine, others = (DoublyStochastic.from_state(base.state()) for _ in range(2))
-    mine.learn_many(X[100:340], LABELS[y[100:340]])
-    others.learn_many(X[340:], LABELS[y[340:]])
-    n = max(mine.n_features, others.n_features)
-
-    def padded(learner):
-        a = learner.coefficients
-        return np.vstack([a, np.zeros((n - len(a), a.shape[1]))])
-
-    v, w = weights(240, 60)
-    start = padded(base)
-    expected = start + v * (padded(mine) - start) + w * (padded(others) - start)
-    mine.merge(others, common_events=base.n_events)
-    np.testing.assert_allclose(mine.coefficients, expected, rtol=1e-12, atol=1e-14)
-    assert mine.n_events == 400
-    mine.learn_many(X[:4], LABELS[y[:4]])  # and it goes on
-    assert np.isfinite(mine.coefficients).all()
-
-
 @pytest.mark.parametrize("loss", CLASSIFICATION)
 @pytest.mark.parametrize(
     ("mine_sees", "other_sees"),

@@ -192,27 +192,6 @@ def test_it_says_nothing_and_keeps_events_while_it_rests(task: str) -> None:
     assert not machine.is_solving
 
 
-@pytest.mark.parametrize(("task", "sizes"), [("regression", (1,)), ("classification", (7, 1, 64))])
-@pytest.mark.usefixtures("often")
-def test_what_is_learned_depends_on_the_events_alone(task: str, sizes: tuple[int, ...]) -> None:
-    X, y = noise(task, 500)
-    one, some, at = made(task), made(task), 0
-    said = one.predict_then_learn_many(X, y).predictions
-    found: list[Any] = []
-    while at < len(X):
-        for size in sizes:
-            rows = slice(at, at + size)
-            if size == 1 and at < len(X):
-                found.append(some.decision_one(X[at]))
-                some.learn_one(X[at], y[at])
-            elif at < len(X):
-                some.predict_then_learn_many(X[rows], y[rows])
-            at += size
-    assert_same(one, some)
-    if task == "regression" and sizes == (1,):
-        assert np.array_equal(np.concatenate(found), said)
-
-
 def test_a_machine_that_is_woken_makes_a_function_of_what_it_kept() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 3))

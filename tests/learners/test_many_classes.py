@@ -57,29 +57,6 @@ def test_few_of_the_classes_that_come_have_a_pool_made_anew(made: list[int]) -> 
     assert model._mixture.pool.class_room < 2 * 150
 
 
-def test_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a bit: neither predictions, nor the state, nor what goes on from it."""
-    X, y = coming(40, 120)
-    fresh = np.random.default_rng(0).normal(size=(20, 3))
-    roomy = pool_alone(seed=1)
-    roomy.learn_many(X, y)
-    assert roomy._mixture.pool.class_room > 40
-    monkeypatch.setattr(
-        "streamk.learners.multi_kernel.pool_growth.room_for", lambda classes, _: classes
-    )
-    exact = pool_alone(seed=1)
-    exact.learn_many(X, y)
-    assert exact._mixture.pool.class_room == 40
-    np.testing.assert_array_equal(roomy.predict_proba_many(fresh), exact.predict_proba_many(fresh))
-    np.testing.assert_array_equal(roomy.decision_one(fresh[0]), exact.decision_one(fresh[0]))
-    assert_same(roomy, exact)
-    restored = MultiKernel.from_state(roomy.state())
-    for model in (roomy, exact, restored):
-        model.learn_many(X[:20] + 1.0, [7] * 10 + [99] * 10)
-    assert_same(roomy, exact)
-    assert_same(roomy, restored)
-
-
 def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -168,25 +168,6 @@ def test_the_sizes_follow_from_the_loss_and_the_mini_batch() -> None:
     assert logistic == Ladder((4.0, 1.0, 0.25, 1 / 16, 16.0, 64.0))
 
 
-def test_merging_takes_the_mean_of_each_size() -> None:
-    X, y = events(160)
-    step = Ladder(GAMMAS)
-    one, other = learner(step), learner(step)
-    one.learn_many(X[:80], y[:80])
-    other.learn_many(X[80:], y[80:])
-    alone = [learner(Constant(gamma)) for gamma in GAMMAS]
-    others = [learner(Constant(gamma)) for gamma in GAMMAS]
-    for mine, theirs in zip(alone, others, strict=True):
-        mine.learn_many(X[:80], y[:80])
-        theirs.learn_many(X[80:], y[80:])
-        mine.merge(theirs)
-    one.decision_many(X[:1])
-    one.merge(other)
-    function: Any = one._function
-    expected = alone[function.leader].decision_many(X)
-    np.testing.assert_allclose(one.decision_many(X), expected, rtol=1e-9, atol=1e-12)
-
-
 def test_merging_takes_the_mean_of_the_losses_that_choose() -> None:
     X, y = events(480)
     one, other, fresh = learner(Ladder()), learner(Ladder()), learner(Ladder())

@@ -314,6 +314,9 @@ def test_a_state_without_a_part_or_of_other_shapes_is_refused(
         kind.from_state(State(header, arrays))
 
     opened(state.header, state.arrays)
+    for entry in ({"type": "another"}, {"format": 2}):
+        with pytest.raises(StateError):
+            opened({**state.header, **entry}, state.arrays)
     for name in state.header.keys() - {"type", "format", *MAY_LACK}:
         with pytest.raises(StateError):
             opened({k: v for k, v in state.header.items() if k != name}, state.arrays)
