@@ -79,34 +79,3 @@ def assert_it_goes_on_exactly(place: Callable[[], Place]) -> None:
         for model in (whole, part):
             model.learn_many(X[stop:], y[stop:])
         assert_same(part, whole)
-
-
-def assert_an_output_is_the_same_in_whatever_batch(place: Place) -> None:
-    X, y = stream("regression", 1000)
-    model = learner("regression", place)
-    model.learn_many(X, y)
-    every = model.decision_many(X[:70])
-    for at in (0, 33, 69):
-        np.testing.assert_array_equal(model.decision_many(X[at : at + 1]), every[at : at + 1])
-        np.testing.assert_array_equal(model.decision_one(X[at]), every[at])
-
-
-def assert_a_state_does_not_say_where_the_centers_were(place: Place, *others: Place) -> None:
-    """A model of the host goes on in other places, and one of this place on the host and there."""
-    X, y = stream("classification", 1010)
-    host, there = learner("classification", {}), learner("classification", place)
-    for model in (host, there):
-        model.learn_many(X, y)
-    assert there.state().header == host.state().header
-    for model, other in ((there, {}), *((model, at) for model in (host, there) for at in others)):
-        opened = EigenPro.from_state(model.state(), **other)
-        assert_same(opened, model)
-        assert_alike([opened.decision_many(X)], [model.decision_many(X)])
-        opened.learn_many(X[:200], y[:200])
-        assert opened.n_events == 1210
-
-
-def assert_a_run_gives_the_same_bits_again(place: Callable[[], Place]) -> None:
-    found = [life_of_a_model("classification", place()) for _ in range(2)]
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -310,5 +313,65 @@ VARIANTS: dict[str, Variant] = {
     "projected steps, numbers": of(EigenPro, "numbers", solver="eigenpro"),
     "a metric": of(FeatureMachine, "five", kernel=None),
     "a metric, numbers": of(FeatureMachine, "numbers", kernel=None),
+    **{
+        f"a {metric} metric, {labels}": of(
+            FeatureMachine,
+            labels,
+            alone=True,
+            kernel=kernels.Matern(nu=0.5, bandwidth=1.5),
+            metric=metric,
+        )
+        for metric, labels in (("diagonal", "five"), ("full", "numbers"))
+    },
 }
 """Learners that are not the same code; the rules of all learners are tested on each."""
+
+
+# --- what they answer -----------------------------------------------------------------------------
+
+ANSWERS = Path(__file__).with_name("backends") / "answers.json"
+"""Of each learner to which rounding makes no difference; `python tests/learners_kit.py` writes it
+anew, where a change of answers is meant."""
+
+
+def has_answers(variant: Variant) -> bool:
+    """Whether rounding makes no difference to a learner: it chooses among no kinds of metrics."""
+    model = variant()
+    inner = getattr(model, "learner", model)
+    experts = [one["type"] for one in getattr(inner, "external_experts", ())]
+    return getattr(inner, "metric", "") != "auto" and FeatureMachine.TYPE not in experts
+
+
+def answers(variant: Variant) -> list[float | None]:
+    """What is said of a stream whose labels, and a column, come late, and after a merge."""
+    model = variant()
+    n = 720 if isinstance(model, MultiKernel | FeatureMachine) else 240
+    events, third = variant.stream(n), n // 3
+    X, labels = events.X, events.shown
+    found = model.predict_then_learn_many(X[:third], labels[:third])
+    said = [found.predictions if found.probabilities is None else found.probabilities]
+    late = [row for row in range(third) if labels[row] is None]
+    model.learn_many(X[late], [events.y[row] for row in late])
+    said.append(model.decision_many(X))
+    other, common = type(model).from_state(model.state()), model.n_events
+    other.predict_then_learn_many(X[third : third + 40], labels[third : third + 40])
+    if variant.widens:
+        model.add_columns(["late"])
+        X = np.column_stack([X, X[:, 0] ** 2])
+    for some in (slice(third + 40, 2 * third), slice(2 * third, n)):
+        model.predict_then_learn_many(X[some], labels[some])
+        said.append(model.decision_many(X))
+        if some.stop < n:
+            model.merge(other, common_events=common)
+            said.append(model.decision_many(X))
+    numbers = [np.asarray(some, float)[30 :: third // 2].ravel() for some in said]
+    return [None if math.isnan(v) else float(f"{v:.8g}") for v in np.concatenate(numbers).tolist()]
+
+
+if __name__ == "__main__":
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(answers(variant))}"
+        for name, variant in VARIANTS.items()
+        if has_answers(variant)
+    ]
+    ANSWERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

@@ -159,29 +159,13 @@ def test_other_column_names_are_refused(name):
 def test_frequencies_are_the_oracle_s(law, dtype, tolerance):
     """Of more chunks than share sixteen calls; a Student's t has one radius in all columns."""
     seed, keys = 2**63 + 12345, [naive.column_key(name) for name in NAMES]
-    first, chunks = 2**20, 18
+    first, chunks = 2**20 + 5, 18
     W, b = draw(seed, law, keys, first=first, chunks=chunks, dof=3, dtype=dtype)
     indices = range(first * CHUNK, (first + chunks) * CHUNK)
     expected = [[naive.frequency(KERNELS[law], seed, i, key) for key in keys] for i in indices]
     np.testing.assert_allclose(W, expected, rtol=tolerance, atol=1e-15)
     phases = np.array([naive.uniform(seed, naive.PHASE, i, 0) for i in indices])
     np.testing.assert_array_equal(b, phases.astype(dtype))
-
-
-def test_scale_multiplies():
-    whole, _ = draw(3, Law.NORMAL, [0, 1])
-    scaled, _ = draw(3, Law.NORMAL, [0, 1], scale=0.25)
-    np.testing.assert_allclose(scaled, 0.25 * whole, rtol=1e-15)
-
-
-def test_single_precision_normals():
-    """DESIGN: normals agree to 4e-7 (1 + |z|) wherever they are computed."""
-    W, b = draw(2**40 + 1, Law.NORMAL, range(20), first=1000, chunks=4, dtype="float32")
-    indices = range(1000 * CHUNK, 1004 * CHUNK)
-    z = np.array([[naive.normal(2**40 + 1, 0, i, key) for key in range(20)] for i in indices])
-    assert (np.abs(W - z) <= 4e-7 * (1.0 + np.abs(z))).all()
-    phases = [naive.uniform(2**40 + 1, naive.PHASE, i, 0) for i in indices]
-    np.testing.assert_allclose(b, phases, rtol=0, atol=2.0**-25)
 
 
 def random_words():
@@ -207,7 +191,9 @@ def test_normals_of_words_are_exact_also_next_to_zero(words_of):
     assert np.abs(exact).max() > 6.7
 
 
-@pytest.mark.parametrize("features", ["", "+sse2,+sse4.2,+avx,+avx2,+fma"])
+@pytest.mark.parametrize(
+    "features", ["", pytest.param("+sse2,+sse4.2,+avx,+avx2,+fma", marks=pytest.mark.nightly)]
+)
 def test_other_machines(features):
     """Machines with narrower vectors, and without fused multiply-add, draw the same."""
     program = """
@@ -231,16 +217,6 @@ sys.stdout.buffer.write(W.tobytes() + b.tobytes())
     np.testing.assert_array_equal(b, phases)
     turns = exact.reshape(3, CHUNK, 50).transpose(0, 2, 1) / (2.0 * np.pi)
     np.testing.assert_allclose(W, turns, rtol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("law", list(Law))
-def test_a_chunk_does_not_depend_on_its_neighbours(dtype, law):
-    arguments = {"dof": 3, "dtype": dtype}
-    whole, phases = draw(5, law, [0, 9, 4], chunks=6, **arguments)
-    part, part_phases = draw(5, law, [4], first=2, chunks=3, **arguments)
-    np.testing.assert_array_equal(part[:, 0], whole[2 * CHUNK : 5 * CHUNK, 2])
-    np.testing.assert_array_equal(part_phases, phases[2 * CHUNK : 5 * CHUNK])
 
 
 @pytest.mark.parametrize(
@@ -271,17 +247,6 @@ def test_rotations_are_the_oracle_s(law, dtype):
     indices = range(first * CHUNK, (first + chunks) * CHUNK)
     phases = np.array([naive.uniform(seed, naive.PHASE, i, 0) for i in indices])
     np.testing.assert_array_equal(b.ravel(), phases.astype(dtype))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("law", [Law.NORMAL, Law.STUDENT, Law.RATIONAL])
-def test_a_rotation_does_not_depend_on_its_neighbours(dtype, law):
-    arguments = {"dof": 3, "dtype": dtype}
-    whole = turn(5, law, chunks=80, **arguments)
-    for first, chunks in [(0, 1), (1, 1), (3, 40), (44, 36)]:
-        part = turn(5, law, first=first, chunks=chunks, **arguments)
-        for ours, all_ in zip(part, whole, strict=True):
-            np.testing.assert_array_equal(ours, all_[first : first + chunks])
 
 
 def test_no_columns_and_no_chunks():

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamk.errors import StateError
 from streamk.kernels import Laplacian
-from streamk.learners import EigenPro, FeatureMachine, OnlineKernelRidge, from_state
+from streamk.learners import EigenPro, OnlineKernelRidge, from_state
 from streamk.learners.common.calibration import Calibration
-from streamk.state import State
 
 
 def plain(margins: Any, classes: Any, block: int) -> float:
@@ -63,61 +61,6 @@ def test_margins_far_out_leave_numbers() -> None:
         calibration.close(64)
     assert calibration.factor > 2.0, "it goes on"
     assert np.isfinite(calibration.probabilities(np.array([[1e300], [-1e300], [0.0]]))).all()
-
-
-def stream(n: int, noise: float) -> tuple[Any, list[str]]:
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(n, 3)).astype(np.float32)
-    flipped = rng.random(n) < noise
-    return X, np.where((X[:, 0] * X[:, 1] > 0) ^ flipped, "same", "other").tolist()
-
-
-MODELS: dict[str, Any] = {
-    "kernel-ridge": lambda: OnlineKernelRidge(Laplacian(bandwidth=2.0)),
-    "eigenpro": lambda: EigenPro(Laplacian(bandwidth=2.0), n_centers=200, batch_size=64),
-    "feature-machine": lambda: FeatureMachine(buffer_size=500, reservoir_size=500),
-}
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.3])
-@pytest.mark.parametrize("name", MODELS)
-def test_probabilities_are_frequencies(name: str, noise: float) -> None:
-    X, y = stream(6000, noise)
-    found = MODELS[name]().predict_then_learn_many(X, y)
-    late = slice(2000, None)
-    right = np.asarray(found.predictions)[late] == np.array(y)[late]
-    claimed = found.probabilities[late].max(axis=1)
-    assert abs(claimed.mean() - right.mean()) < 0.03
-    sure = claimed > np.median(claimed)
-    assert abs(claimed[sure].mean() - right[sure].mean()) < 0.04
-
-
-def test_a_state_has_a_calibration() -> None:
-    X, y = stream(1000, 0.1)
-    model = OnlineKernelRidge(Laplacian(bandwidth=2.0))
-    model.learn_many(X, y)
-    state = model.state()
-    arrays = {k: v for k, v in state.arrays.items() if not k.startswith("calibration")}
-    with pytest.raises(StateError, match="calibration"):
-        from_state(State(state.header, arrays))
-    with pytest.raises(StateError, match="calibration"):
-        from_state(State(state.header, {**state.arrays, "calibration": np.full(3, -1.0)}))
-
-
-def test_one_wrong_label_does_not_undo_what_is_known() -> None:
-    rng = np.random.default_rng(0)
-    calibration, losses = Calibration(), []
-    for block in range(160):
-        classes = rng.integers(0, 2, 256)
-        margins = (2.0 * classes - 1.0 + 0.05 * rng.normal(size=256))[:, None]
-        labels = classes.copy()
-        if block == 120:
-            labels[7] = 1 - labels[7]
-        P = calibration.probabilities(margins)
-        losses.append(float(-np.log(P[np.arange(256), classes]).mean()))
-        calibration.add(margins, labels.astype(float))
-        calibration.close(256)
-    assert max(losses[121:]) < 0.03
 
 
 @pytest.mark.parametrize("classes", [3, 20, 21, 45])

@@ -6,15 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import attached
 from multi_kernel_kit import learned, make, pool_alone, stream
 from numpy.typing import NDArray
 from reference import naive
 
-from connectors.memory import MemorySink, MemorySource
-from streamk.adapters.river import KernelClassifier
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import MultiKernel, create, from_state
+from streamk.learners import MultiKernel, from_state
 from streamk.learners.common import classes as class_weights
 from streamk.learners.common.classes import ClassWeights
 from streamk.state import State
@@ -36,10 +33,6 @@ def progressive(model: MultiKernel, X: NDArray[Any], y: NDArray[Any]) -> NDArray
         said.append(model.predict_one(x) if model.classes else "")
         model.learn_one(x, label)
     return np.array(said)
-
-
-def recalls(said: NDArray[Any], y: NDArray[Any]) -> list[float]:
-    return [float((said[y == label] == label).mean()) for label in np.unique(y)]
 
 
 # --- the weights ------------------------------------------------------------------------------
@@ -87,24 +80,6 @@ def test_all_ways_to_a_decision_are_one(kind: str, chosen: Any) -> None:
         assert expected != plain.predict_many(X).tolist()
 
 
-@pytest.mark.parametrize("chosen", [{"rare": 8.0}, "balanced"], ids=str)
-def test_the_weighted_error_is_less(chosen: Any) -> None:
-    X, y = imbalanced(6_000)
-    weighted, plain = pool_alone(seed=1, class_weight=chosen), pool_alone(seed=1)
-    said, other = (progressive(model, X, y)[1_000:] for model in (weighted, plain))
-    y = y[1_000:]
-    cost = np.where(y == "rare", 8.0 if chosen != "balanced" else 1 / (y == "rare").mean(), 1.0)
-    assert (cost * (said != y)).sum() < 0.85 * (cost * (other != y)).sum()
-    assert np.mean(recalls(said, y)) > np.mean(recalls(other, y)) + 0.1
-    assert (said == y).mean() < (other == y).mean()
-
-
-def test_equal_weights_change_no_decision() -> None:
-    X, y = imbalanced(1_500)
-    even, plain = pool_alone(seed=1, class_weight={"rare": 1}), pool_alone(seed=1)
-    assert progressive(even, X, y).tolist() == progressive(plain, X, y).tolist()
-
-
 def test_balanced_weights_follow_the_stream() -> None:
     _, y = imbalanced(30_000)
     weights = ClassWeights("balanced")
@@ -114,19 +89,6 @@ def test_balanced_weights_follow_the_stream() -> None:
     after = weights.of(["often", "rare"])
     assert before[1] > 10 * before[0]
     assert after[0] > 5 * after[1]
-
-
-def test_a_class_that_comes_late() -> None:
-    X, y = stream("two", 1_500)
-    late = (np.arange(1_500) >= 1_000) & (X[:, 2] > 0.8)
-    y = np.where(late, "late", y)
-    model = pool_alone(seed=1, class_weight="balanced")
-    said = progressive(model, X, y)
-    assert "late" not in said[:1_000]
-    assert (said[1_200:] == "late")[y[1_200:] == "late"].mean() > 0.8
-    waits = pool_alone(seed=1, class_weight={"late": 1e9})
-    progressive(waits, X, y)
-    assert set(waits.predict_many(X)) == {"late"}
 
 
 def test_a_single_class_or_none() -> None:
@@ -219,36 +181,3 @@ def test_labels_and_weights_of_numpy() -> None:
     model = pool_alone(class_weight={np.str_("a"): np.float32(2.0), np.int64(3): 1})
     assert model.class_weight == {"a": 2.0, 3: 1.0}
     assert [type(label) for label in model.class_weight] == [str, int]  # type: ignore[union-attr]
-
-
-def test_the_engine_says_and_scores_what_the_weights_decide() -> None:
-    X, y = imbalanced(1_500)
-    events = [{**dict(zip("abcdef", x, strict=True)), "y": label}
-              for x, label in zip(X.tolist(), y.tolist(), strict=True)]  # fmt: skip
-    options = {"task": "classification", "seed": 1, "external_experts": (), **BALANCED}
-    sink, model = MemorySink(), create("multi-kernel", **options)
-    result = attached(MemorySource(events), model, label="y", until_end=True, sink=sink).run()
-    said = [output.value["prediction"] for output in sink.outputs]
-    best = [max(o.value["probabilities"], key=o.value["probabilities"].get, default=None)
-            if said[n] else None for n, o in enumerate(sink.outputs)]  # fmt: skip
-    assert sum(a != b for a, b in zip(said, best, strict=True)) > 50
-    right = [a == b for a, b in zip(said, y, strict=True) if a is not None]
-    assert result.whole["accuracy"] == pytest.approx(np.mean(right))
-
-
-def test_rivers_classifier() -> None:
-    X, y = imbalanced(2_000)
-    weighted, plain = (
-        KernelClassifier(seed=1, class_weight=w, external_experts=()) for w in ("balanced", None)
-    )
-    said: list[list[Any]] = [[], []]
-    for x, label in zip(X.tolist(), y.tolist(), strict=True):
-        event = dict(zip("abcdef", x, strict=True))
-        for model, answers in zip((weighted, plain), said, strict=True):
-            answers.append(model.predict_one(event))
-            model.learn_one(event, label)
-    found, other = (np.mean(recalls(np.array(a[500:]), y[500:])) for a in said)
-    assert found > other + 0.05
-    flags = KernelClassifier(seed=1, class_weight={True: 5.0})
-    flags.learn_one({"a": 1.0}, False)  # both labels are known from here on
-    assert flags.clone().class_weight == {True: 5.0}

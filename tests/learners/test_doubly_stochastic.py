@@ -104,44 +104,6 @@ def test_coefficients_are_the_oracle_s(loss, task, step, growing):
     np.testing.assert_allclose(learner.decision_many(X[:20]), expected, rtol=1e-5, atol=1e-7)
 
 
-KERNELS = [
-    (kernels.Laplacian(bandwidth=2.0), naive.Kernel("laplacian", 2.0)),
-    (kernels.Matern(nu=0.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 0.5)),
-    (kernels.Matern(nu=1.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 1.5)),
-    (kernels.Matern(nu=2.5, bandwidth=1.5), naive.Kernel("matern", 1.5, 2.5)),
-    (
-        kernels.RationalQuadratic(alpha=2.0, bandwidth=1.5),
-        naive.Kernel("rational_quadratic", 1.5, 2.0),
-    ),
-    (kernels.Cauchy(bandwidth=1.5), naive.Kernel("cauchy", 1.5)),
-    (kernels.Linear(), naive.Kernel("linear")),
-]
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    ("ours", "theirs", "sampler"),
-    [(*pair, "iid") for pair in KERNELS]
-    + [(*pair, "hadamard") for pair in KERNELS if pair[0].isotropic],
-    ids=lambda value: value if isinstance(value, str) else value.name,
-)
-def test_every_kernel_and_sampler(ours, theirs, sampler):
-    X, y = stream("third comes late", 240)
-    columns = ["x", "größe", 5]
-    oracle = naive.DoublyStochastic(
-        theirs, "softmax", 2**63 + 11, ("constant", 0.2), nu=NU, columns=columns, block_size=70,
-        max_features=200, widths=None if sampler == "iid" else (64,),
-    )  # fmt: skip
-    learner = model(
-        "softmax", kernel=ours, columns=columns, step=Constant(0.2), batch_size=8,
-        seed=2**63 + 11, block_size=70, max_features=200, sampler=sampler,
-    )  # fmt: skip
-    for first in range(0, 240, 8):
-        oracle.learn(X[first : first + 8], y[first : first + 8])
-        learner.learn_many(X[first : first + 8], LABELS[y[first : first + 8]])
-    np.testing.assert_allclose(learner.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
-
-
 @pytest.mark.parametrize(("batch", "block"), [(1, 64), (5, 200), (32, 1)])
 def test_one_call_is_consecutive_mini_batches(batch, block):
     """Whatever comes in one call, a third class in its middle included."""
@@ -158,30 +120,6 @@ def test_one_call_is_consecutive_mini_batches(batch, block):
     assert learner.n_gathered == 0
     assert oracle.nearest_kink > 1e-6
     np.testing.assert_allclose(learner.coefficients, oracle.alpha, rtol=1e-7, atol=1e-9)
-
-
-def test_the_plain_equations_by_hand():
-    """Two steps written out: step 5 with l' at the old f, step 6 on what was there before."""
-    x, z = [0.3, -0.2], [-1.0, 0.4]
-    learner = model(
-        "squared",
-        "numbers",
-        step=InverseTime(2.0, offset=0),
-        regularization=0.25,
-        batch_size=1,
-        block_size=1,
-    )
-    k = naive.Kernel("gaussian", 0.7)
-    first, second = (lambda p, i=i: naive.feature(k, 11, i, p, range(2)) for i in range(2))
-    learner.learn_many([x], [1.5])
-    alpha = [2.0 * 1.5 * first(x)]  # -gamma (f - y) phi with f = 0
-    np.testing.assert_allclose(learner.coefficients[:, 0], alpha, rtol=1e-12)
-    learner.learn_many([z], [-0.5])
-    f = alpha[0] * first(z)
-    alpha = [(1.0 - 1.0 * 0.25) * alpha[0], -1.0 * (f + 0.5) * second(z)]
-    np.testing.assert_allclose(learner.coefficients[:, 0], alpha, rtol=1e-12)
-    decision = alpha[0] * first(x) + alpha[1] * second(x)
-    np.testing.assert_allclose(learner.decision_many([x]), [[decision]], rtol=1e-12)
 
 
 # --- the lazy scale -------------------------------------------------------------------------
@@ -222,20 +160,6 @@ def test_a_decay_factor_of_zero_clears(theta, nu, sizes):
             assert np.abs(learner.coefficients[:-3]).max(initial=0.0) < 1e-12
             assert np.abs(learner.coefficients[-3:]).max() > 0.0
         assert np.isfinite(learner.coefficients).all()
-
-
-def test_a_scale_that_swells_before_it_clears():
-    """theta nu = 60: factors of -59, -29, ... multiply to 1e16 before t = 60 clears them all."""
-    largest = 0.0
-    for learner, oracle in follow(
-        90, rule="inverse_time", theta_or_gamma=60.0, nu=1.0, block_size=2, loss="logistic"
-    ):
-        size = np.abs(oracle.alpha).max()
-        largest = max(largest, size)
-        np.testing.assert_allclose(
-            learner.coefficients, oracle.alpha, rtol=1e-6, atol=1e-9 * max(1.0, size)
-        )
-    assert largest > 2.0**41
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -282,19 +206,20 @@ def grown(task="third comes late", loss="softmax", n=600, **options):
 @pytest.mark.parametrize("sizes", [{}, {"max_features": 700}], ids=["growing", "revisiting"])
 def test_the_cache_changes_nothing(sizes, kernel):
     kept = grown(kernel=kernel, **sizes)
-    chunk = 64 * (5 + 1) * 4
+    chunk, least = 64 * (5 + 1) * 4, grown(kernel=kernel, cache_bytes=0, **sizes).nbytes
     X, _ = stream("two", 40, d=5, seed=9)
-    for cache_bytes in (0, 1, chunk, 3 * chunk + 7, 20 * chunk):
+    for cache_bytes in (0, chunk, 3 * chunk + 7, 20 * chunk):
         other = grown(kernel=kernel, cache_bytes=cache_bytes, **sizes)
         np.testing.assert_array_equal(other.coefficients, kept.coefficients)
         np.testing.assert_array_equal(other.decision_many(X), kept.decision_many(X))
-        assert other.nbytes - grown(kernel=kernel, cache_bytes=0, **sizes).nbytes <= cache_bytes
+        assert other.nbytes - least <= cache_bytes
 
 
 @pytest.mark.parametrize(
     ("loss", "task", "step"),
     [
-        *((*both, "constant") for both in TASKS if both[1] != "two"),
+        *((one, "third comes late", "constant") for one in ("hinge", "softmax", "squared")),
+        ("quantile", "numbers", "constant"),
         ("softmax", "two", "adagrad"),
         ("huber", "numbers", "inverse_time"),
     ],
@@ -309,43 +234,6 @@ def test_a_step_on_kept_frequencies_is_a_step_on_new_ones(loss, task, step):
         for learner in (kept, new):
             learner.learn_many(X, labels_of(task, y))
         assert_same(kept, new, but="cache_bytes")
-
-
-def test_single_precision_is_near_double():
-    X, _ = stream("two", 50, d=5, seed=9)
-    a, b = grown(dtype="float32"), grown(dtype="float64")
-    np.testing.assert_allclose(a.decision_many(X), b.decision_many(X), atol=1e-3)
-
-
-# --- columns --------------------------------------------------------------------------------
-
-
-def test_the_order_of_columns_changes_nothing_but_rounding():
-    X, y = stream("two", 200, d=4)
-    order = [2, 0, 3, 1]
-    names = ["a", "b", "c", "d"]
-    one, other = model(columns=names), model(columns=[names[j] for j in order])
-    one.learn_many(X, LABELS[y])
-    other.learn_many(X[:, order], LABELS[y])
-    np.testing.assert_allclose(other.coefficients, one.coefficients, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("cache_bytes", [0, 2**20])
-def test_a_column_that_comes_late_was_always_zero(cache_bytes):
-    X, y = stream("two", 300, d=3)
-    X[:150, 2] = 0.0
-    late, always = (
-        model(columns=columns, cache_bytes=cache_bytes) for columns in (["a", "b"], ["a", "b", "c"])
-    )
-    late.learn_many(X[:150, :2], LABELS[y[:150]])
-    before = late.decision_many(X[:50, :2])
-    late.add_columns(["c"])
-    assert late.columns == ("a", "b", "c")
-    np.testing.assert_allclose(late.decision_many(X[:50]), before, atol=1e-12)
-    late.learn_many(X[150:], LABELS[y[150:]])
-    always.learn_many(X, LABELS[y])
-    np.testing.assert_allclose(late.coefficients, always.coefficients, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(late.decision_many(X), always.decision_many(X), atol=1e-10)
 
 
 # --- state and merging ----------------------------------------------------------------------
@@ -364,31 +252,6 @@ def test_a_state_of_a_step_or_kernel_that_there_is_not_is_refused(change):
 
 def weights(mine, others):
     return mine / (mine + others), others / (mine + others)
-
-
-@pytest.mark.parametrize("sizes", [{}, {"max_features": 30}], ids=["growing", "revisiting"])
-@pytest.mark.parametrize("loss", ["logistic", "softmax", "hinge"])
-def test_merging_is_the_weighted_mean_of_what_each_learned(loss, sizes):
-    X, y = stream("two", 400)
-    base = model(loss, **sizes)
-    base.learn_many(X[:100], LABELS[y[:100]])
-    mine, others = (DoublyStochastic.from_state(base.state()) for _ in range(2))
-    mine.learn_many(X[100:340], LABELS[y[100:340]])
-    others.learn_many(X[340:], LABELS[y[340:]])
-    n = max(mine.n_features, others.n_features)
-
-    def padded(learner):
-        a = learner.coefficients
-        return np.vstack([a, np.zeros((n - len(a), a.shape[1]))])
-
-    v, w = weights(240, 60)
-    start = padded(base)
-    expected = start + v * (padded(mine) - start) + w * (padded(others) - start)
-    mine.merge(others, common_events=base.n_events)
-    np.testing.assert_allclose(mine.coefficients, expected, rtol=1e-12, atol=1e-14)
-    assert mine.n_events == 400
-    mine.learn_many(X[:4], LABELS[y[:4]])  # and it goes on
-    assert np.isfinite(mine.coefficients).all()
 
 
 @pytest.mark.parametrize("loss", CLASSIFICATION)
@@ -428,21 +291,6 @@ def test_merging_matches_classes_by_their_labels(loss, mine_sees, other_sees):
     np.testing.assert_allclose(by_label(mine, order), expected, atol=1e-12)
 
 
-def test_merging_matches_columns_by_their_names():
-    X, y = stream("numbers", 200)
-    mine = model("squared", "numbers", columns=["a", "b"])
-    others = model("squared", "numbers", columns=["c", "b", "a"])
-    mine.learn_many(X[:100, :2], y[:100])
-    others.learn_many(X[100:, [2, 1, 0]], y[100:])
-    expected = 0.5 * mine.decision_many(X[:, :2] * [1, 1])
-    Z = X.copy()
-    Z[:, 2] = 0.0
-    expected = expected + 0.5 * others.decision_many(Z[:, [2, 1, 0]])
-    mine.merge(others)
-    assert mine.columns == ("a", "b", "c")
-    np.testing.assert_allclose(mine.decision_many(Z), expected, atol=1e-10)
-
-
 def test_merging_takes_the_mean_of_squared_gradients_too():
     X, y = stream("two", 300)
     mine, others = (model(step=AdaGrad(0.2), max_features=30) for _ in range(2))
@@ -478,23 +326,6 @@ def test_memory_is_four_bytes_for_a_feature_and_output(task, outputs):
         assert learner.state().nbytes <= counted + 4 * 64 * outputs
         assert learner.nbytes <= counted + 2**14 * outputs + 4096
     assert learner.n_features == 2700
-
-
-# --- it learns ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
-def test_quantiles_leave_their_share_of_labels_below(q):
-    rng = np.random.default_rng(1)
-    X = rng.uniform(-1, 1, size=(6000, 1))
-    y = np.sin(3.0 * X[:, 0]) + rng.exponential(size=6000)
-    learner = DoublyStochastic(
-        kernels.Gaussian(bandwidth=0.4), loss=make_loss("quantile", q=q), seed=1,
-        step=Constant(0.2), batch_size=16, max_features=1024,
-    )  # fmt: skip
-    learner.learn_many(X[:5000], y[:5000])
-    below = (y[5000:] < learner.predict_many(X[5000:])).mean()
-    assert abs(below - q) < 0.06
 
 
 # --- before learning, and errors ------------------------------------------------------------
@@ -538,40 +369,10 @@ def test_the_offset_follows_from_block_batch_and_loss():
     assert DoublyStochastic.from_state(given.state()).step == given.step
 
 
-@pytest.mark.parametrize("nu", [1.0, 0.1, 0.01])
-def test_inverse_time_does_not_explode_with_its_offset(nu):
-    """Without one the largest |f| is 5e6 at nu = 0.1, and 1e58 at 0.01."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (3000, 2))
-    y = X[:, 0] + 0.1 * rng.normal(size=3000)
-    learner = DoublyStochastic(
-        kernels.Gaussian(bandwidth=0.5),
-        loss="squared",
-        step=InverseTime(1.5 / nu),
-        regularization=nu,
-        batch_size=1,
-        block_size=1,
-        max_features=3000,
-        dtype="float64",
-    )
-    largest = 0.0
-    for start in range(0, 3000, 100):
-        learner.learn_many(X[start : start + 100], y[start : start + 100])
-        largest = max(largest, float(np.abs(learner.decision_many(X[:200])).max()))
-    assert largest < 5.0
-
-
-def test_a_model_that_overflows_says_so_instead_of_learning_nan():
-    learner = model("squared", "numbers", step=Constant(50.0), batch_size=1, max_features=3)
-    X, y = stream("numbers", 2000)
-    with pytest.raises(InvalidInput, match=r"overflow.*(smaller step|scale)"):
-        learner.learn_many(X, y)
-
-
 def test_a_model_that_overflowed_while_growing_can_be_saved():
     learner = model("squared", "numbers", step=Constant(1e9), batch_size=1, block_size=64)
     X, y = stream("numbers", 200)
-    with pytest.raises(InvalidInput, match="overflow"):
+    with pytest.raises(InvalidInput, match=r"overflow.*(smaller step|scale)"):
         learner.learn_many(X, y)
     assert_same(DoublyStochastic.from_state(learner.state()), learner)
 

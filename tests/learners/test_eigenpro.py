@@ -219,35 +219,23 @@ def test_noise_decides_on_the_ridge() -> None:
     assert chosen[0] < 1.0 < chosen[1]
 
 
-@pytest.mark.nightly
-def test_kernel_blocks_of_many_centers_are_never_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the budget, there is no matrix of centers by centers."""
-    monkeypatch.setattr(centered, "BYTES", 16 * 500**2)
-    X, y = stream("two", 4000)
-    model = learner("two", n_centers=600, batch_size=64)
-    model.learn_many(X, y)
-    assert model.nbytes < 600**2 * 8 / 4
-    test, labels = stream("two", 500, seed=1)
-    assert np.mean(np.array(model.predict_many(test)) == labels) > 0.8
-
-
 # --- centers that are added -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_added_centers_leave_predictions_and_help_later(solver: str) -> None:
-    X, y = stream("numbers", 6000)
+    X, y = stream("numbers", 3000)
     test, labels = stream("numbers", 500, seed=1)
     options: dict[str, Any] = {"centers": X[:10], "solver": solver, "batch_size": 50}
     plain, grown = learner("numbers", **options), learner("numbers", **options)
     for model in (plain, grown):
-        model.learn_many(X[:3000], y[:3000])
+        model.learn_many(X[:1500], y[:1500])
     before = grown.decision_many(test)
     assert grown.add_centers(X[100:220]) == 120
     tolerance = 0.0 if solver == "direct" else 0.2  # the last batches are projected
     assert np.abs(grown.decision_many(test) - before).max() <= tolerance
     for model in (plain, grown):
-        model.learn_many(X[3000:], y[3000:])
+        model.learn_many(X[1500:], y[1500:])
     errors = [np.mean((model.predict_many(test) - labels) ** 2) for model in (plain, grown)]
     assert errors[1] < 0.7 * errors[0]
 
@@ -304,22 +292,6 @@ def test_centers_added_before_the_choice_stay(solver: str) -> None:
     assert (model.centers[:, None] == mine).all(axis=2).any(axis=0).all()
 
 
-# --- states, columns, merging ---------------------------------------------------------------------
-
-
-def test_merging_with_the_same_centers_is_learning_both() -> None:
-    X, y = stream("numbers", 1280)
-    Z = X[:40]
-    parts = [learner("numbers", centers=Z, regularization=0.5, batch_size=64) for _ in range(3)]
-    parts[0].learn_many(X[:640], y[:640])
-    parts[1].learn_many(X[640:], y[640:])
-    parts[2].learn_many(X, y)
-    parts[0].merge(parts[1])
-    test, _ = stream("numbers", 100, seed=1)
-    found, expected = (part.decision_many(test) for part in (parts[0], parts[2]))
-    assert np.allclose(found, expected, atol=0.02)
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -348,21 +320,6 @@ def test_repeated_centers_beyond_the_budget_are_named(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("entry", "says"),
-    [
-        ({"classes": []}, "learned events without columns or classes"),
-        ({"columns": None}, "learned events without columns or classes"),
-    ],
-)
-def test_a_damaged_header_is_refused(entry: dict[str, Any], says: str) -> None:
-    model = learner("two", n_centers=20)
-    model.learn_many(*stream("two", 600))
-    state = model.state()
-    with pytest.raises(StateError, match=says):
-        EigenPro.from_state(State({**state.header, **entry}, state.arrays))
-
-
-@pytest.mark.parametrize(
     ("name", "array"),
     [
         ("centers", np.zeros((50, 3), np.float32)),
@@ -381,15 +338,16 @@ def test_a_damaged_state_is_refused(name: str, array: Any) -> None:
     array = array(state.arrays[name]) if callable(array) else array
     with pytest.raises(StateError, match=name):
         EigenPro.from_state(State(state.header, {**state.arrays, name: array}))
+    for entry in ({"classes": []}, {"columns": None}):
+        with pytest.raises(StateError, match="learned events without columns or classes"):
+            EigenPro.from_state(State({**state.header, **entry}, state.arrays))
 
 
 @pytest.mark.parametrize(
     "kernel",
     [
-        kernels.Gaussian(bandwidth=20.0),
         kernels.Gaussian(bandwidth=100.0),
         kernels.Matern(nu=2.5, bandwidth=100.0),
-        kernels.RationalQuadratic(bandwidth=30.0),
     ],
 )
 def test_smooth_kernels_do_not_diverge(
@@ -397,21 +355,11 @@ def test_smooth_kernels_do_not_diverge(
 ) -> None:
     """Of inexact projections, whose kernels and coefficients are float32."""
     monkeypatch.setattr(centered, "BYTES", 1)
-    X, y = stream("numbers", 4000)
+    X, y = stream("numbers", 2000)
     model = learner("numbers", kernel, centers=X[:200], solver="eigenpro", batch_size=64)
     found = model.predict_then_learn_many(X, y).predictions
     assert np.abs(model.state().arrays["coefficients"]).max() < 1e7
-    assert np.mean((found[2000:] - y[2000:]) ** 2) < 3.0 * np.var(y)
-
-
-@pytest.mark.parametrize("forgetting", [0.999, pytest.param(0.99, marks=pytest.mark.nightly)])
-def test_forgetting_follows_a_change_of_the_mean(forgetting: float) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(8000, 5)).astype(np.float32)
-    y = np.where(np.arange(8000) < 5000, 0.0, 10.0) + 0.1 * rng.normal(size=8000)
-    model = EigenPro(LAPLACE, task="regression", n_centers=200, forgetting=forgetting)
-    found = model.predict_then_learn_many(X, y).predictions
-    assert np.mean((found[7000:] - y[7000:]) ** 2) ** 0.5 < 0.7
+    assert np.mean((found[1000:] - y[1000:]) ** 2) < 3.0 * np.var(y)
 
 
 def test_a_single_prediction_knows_what_was_merged() -> None:

@@ -1,27 +1,29 @@
-"""EigenPro's centers on several shards, here on the host's own backends."""
+"""EigenPro's centers on several shards of the host, and on devices; see `cuda_kit`."""
 
 from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from cuda_kit import FORWARDS, GPU_LACKS, backend_at
 from eigenpro_kit import (
     TASKS,
     Place,
-    assert_a_run_gives_the_same_bits_again,
-    assert_a_state_does_not_say_where_the_centers_were,
     assert_alike,
-    assert_an_output_is_the_same_in_whatever_batch,
     assert_it_goes_on_exactly,
     learner,
     life_of_a_model,
     stream,
 )
+from state_kit import assert_same
 
+from streamk import backends
 from streamk.backends import select
+from streamk.cli.model_options import build
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import NTK, Cauchy, Gaussian, Kernel, Laplacian, PowerExponential
 from streamk.learners import EigenPro
@@ -30,13 +32,21 @@ from streamk.learners.eigenpro import projection as projecting
 from streamk.learners.eigenpro import shards as sharded
 from streamk.learners.eigenpro.shards import BLOCK, DeviceShards, HostCenters, ShardedCenters
 
+Places = Callable[[int], Place]
+
 
 def shards(count: int) -> DeviceShards:
     return DeviceShards([select()] * count)
 
 
-def place(count: int) -> Place:
-    return {"shards": shards(count)}
+@pytest.fixture(params=["shards", *FORWARDS])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Places:
+    """Options for so many shards, or devices, all of which a GPU stands for where there is one."""
+    if request.param == "shards":
+        return lambda count: {"shards": shards(count)}
+    found = [backend_at(request.param) for _ in range(3)]
+    monkeypatch.setattr(backends, "select_devices", lambda count=None: found[: count or 3])
+    return lambda count: {"backend": "cupy", "devices": count}
 
 
 @pytest.fixture(params=["exact", "inexact"])
@@ -54,7 +64,7 @@ def projection(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("projection")
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("count", [1, 3])
-def test_outputs_are_those_of_the_host(task: str, count: int) -> None:
+def test_outputs_are_those_of_the_host(task: str, count: int, place: Places) -> None:
     assert_alike(life_of_a_model(task, place(count)), life_of_a_model(task, {}))
 
 
@@ -71,32 +81,73 @@ def test_outputs_are_those_of_the_host(task: str, count: int) -> None:
 )
 def test_other_kernels(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solving, "BYTES", 1)
-    found = [life_of_a_model("regression", at, kernel=kernel) for at in (place(2), {})]
+    there = {"shards": shards(2)}
+    found = [life_of_a_model("regression", at, kernel=kernel) for at in (there, {})]
     assert_alike(*found)
 
 
 def test_the_direct_solver_predicts_by_shards() -> None:
-    found = [life_of_a_model("classification", at, solver="direct") for at in (place(3), {})]
+    there = {"shards": shards(3)}
+    found = [life_of_a_model("classification", at, solver="direct") for at in (there, {})]
     assert_alike(*found)
 
 
 @pytest.mark.usefixtures("projection")
-def test_a_run_gives_the_same_bits_again() -> None:
-    assert_a_run_gives_the_same_bits_again(lambda: place(3))
+def test_a_run_gives_the_same_bits_again(place: Places) -> None:
+    found = [life_of_a_model("classification", place(3)) for _ in range(2)]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.usefixtures("projection")
-def test_a_restored_learner_goes_on_exactly() -> None:
+def test_a_restored_learner_goes_on_exactly(place: Places) -> None:
     assert_it_goes_on_exactly(lambda: place(3))
 
 
-def test_an_output_is_the_same_in_whatever_batch() -> None:
-    assert_an_output_is_the_same_in_whatever_batch(place(3))
+def test_an_output_is_the_same_in_whatever_batch(place: Places) -> None:
+    X, y = stream("regression", 1000)
+    model = learner("regression", place(3))
+    model.learn_many(X, y)
+    every = model.decision_many(X[:70])
+    for at in (0, 33, 69):
+        np.testing.assert_array_equal(model.decision_many(X[at : at + 1]), every[at : at + 1])
+        np.testing.assert_array_equal(model.decision_one(X[at]), every[at])
 
 
 @pytest.mark.usefixtures("projection")
-def test_a_state_does_not_say_where_the_centers_were() -> None:
-    assert_a_state_does_not_say_where_the_centers_were(place(3), place(2), place(4))
+def test_a_state_does_not_say_where_the_centers_were(place: Places) -> None:
+    """A model of the host goes on in other places, and one of this place on the host and there."""
+    X, y = stream("classification", 1010)
+    host, there = learner("classification", {}), learner("classification", place(3))
+    for model in (host, there):
+        model.learn_many(X, y)
+    assert there.state().header == host.state().header
+    for model, count in ((there, None), (host, 1), (there, 2)):
+        options = place(count) if count else {}
+        opened = EigenPro.from_state(model.state(), **options)
+        assert_same(opened, model)
+        assert_alike([opened.decision_many(X)], [model.decision_many(X)])
+        opened.learn_many(X[:200], y[:200])
+        assert opened.n_events == 1210
+
+
+@pytest.mark.parametrize("place", FORWARDS, indirect=True)
+@pytest.mark.usefixtures("place")
+def test_the_command_chooses_devices() -> None:
+    settings = [("backend", "cupy"), ("devices", "2"), ("solver", "eigenpro")]
+    made: Any = build("eigenpro", task="regression", seed=0, settings=settings)
+    X, y = stream("regression", 40)
+    made.learn_many(X, y)
+    assert (made.learner.backend, made.learner.devices) == ("cupy", 2)
+    assert "backend" not in made.learner.state().header
+
+
+@pytest.mark.skipif(GPU_LACKS is not None, reason=f"nothing here runs on a GPU: {GPU_LACKS}")
+@pytest.mark.parametrize("task", TASKS)
+def test_all_gpus_that_there_are(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solving, "BYTES", 1)
+    assert len(backends.select_devices()) >= 1
+    assert_alike(life_of_a_model(task, {"backend": "cupy"}), life_of_a_model(task, {}))
 
 
 def test_a_shard_has_its_part_alone_and_forgets_what_is_gone() -> None:
@@ -114,14 +165,14 @@ def test_a_shard_has_its_part_alone_and_forgets_what_is_gone() -> None:
 
 
 def test_two_models_may_have_the_same_shards() -> None:
-    both = place(2)
+    both = {"shards": shards(2)}
     X, y = stream("regression", 900)
     models = [learner("regression", both, seed=seed) for seed in (0, 1)]
     for at in range(0, 900, 90):
         for model in models:
             model.learn_many(X[at : at + 90], y[at : at + 90])
     for seed, model in enumerate(models):
-        alone = learner("regression", place(2), seed=seed)
+        alone = learner("regression", {"shards": shards(2)}, seed=seed)
         alone.learn_many(X, y)
         np.testing.assert_array_equal(model.decision_many(X), alone.decision_many(X))
 

@@ -124,6 +124,7 @@ def test_it_goes_on_from_its_state_and_as_a_copy(variant: Variant) -> None:
     copies: list[Callable[[Any], Any]] = [
         *(reopened, reopened, copy.copy, copy.deepcopy),
         lambda model: pickle.loads(pickle.dumps(model)),
+        lambda model: type(model).from_state(model.state()),
     ]
     for some in pieces_of(rng, len(X), 6):
         told.learn_many(X[some], y[some])

@@ -45,28 +45,6 @@ def said_by_guests(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     return model._mixture.external.outputs(x[None], model._mixture.pool.outputs)[0]
 
 
-# --- the same, however it is asked for ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_late_labels_judge_what_was_said(kind: str) -> None:
-    model = learned(kind, 200, external_experts=external_experts(kind))
-    X, y = stream(kind, 40, seed=4)
-    model.predict_many(X)
-    then = said_by_guests(model, X[0])
-    kept = [model._mixture.pending._kept[x.tobytes()] for x in X]
-    model.learn_many(X[1:], y[1:])
-    now = said_by_guests(model, X[0])
-    assert np.abs(now - then).max() > 1e-3
-    rows = slice(model._mixture.pool.experts - 3, model._mixture.pool.experts)
-    limit = 9.3 if kind != "numbers" else 20.0
-    np.testing.assert_allclose(kept[0][rows], np.clip(then, -limit, limit), rtol=1e-5, atol=1e-5)
-    model.learn_one(X[0], y[0])
-    np.testing.assert_array_equal(
-        model._mixture.pool.arrays["SCORES"], kept[0][: model._mixture.pool.experts]
-    )
-
-
 # --- what external experts see, and what they say -------------------------------------------------
 
 
@@ -105,34 +83,6 @@ def opinions_after(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     return kept
 
 
-def test_guests_get_the_weight_they_earn() -> None:
-    X = np.random.default_rng(0).uniform(-1.0, 1.0, (1500, 2))
-    y = np.sin(3.0 * X[:, 0]) * np.cos(3.0 * X[:, 1])
-    guest = nystrom("numbers", optimizer="newton", regularization=1e-3, max_landmarks=64)
-    missed = []
-    for joined in ((), (guest,)):
-        model = pool_alone(task="regression", seed=1, external_experts=joined)
-        model.learn_many(X[:300], y[:300])
-        errors = []
-        for x, label in zip(X[300:], y[300:], strict=True):
-            errors.append(abs(model.predict_one(x) - label))
-            model.learn_one(x, label)
-        missed.append(np.mean(errors))
-    assert missed[1] < 0.2 * missed[0]
-    assert model.shares(X[0])["online-nystrom"] > 0.9
-    assert guest.n_events == 0
-
-
-@pytest.mark.parametrize("loss", ["squared", "huber", "quantile"])
-def test_numbers_of_every_loss(loss: str) -> None:
-    model = learned("numbers", 600, loss=loss, external_experts=external_experts("numbers"))
-    X, y = stream("numbers", 300, seed=7)
-    assert np.abs(model.predict_many(X) - y).mean() < 0.5 * np.abs(np.median(y) - y).mean()
-    low, high = model.predict_interval_many(X, 0.8).T
-    assert 0.6 < ((low < y) & (y < high)).mean() < 0.95
-    assert_sound(model)
-
-
 def test_what_is_without_bounds_is_bounded() -> None:
     model = make("numbers", external_experts=[nystrom("numbers")])
     model.learn_many(*stream("numbers", 100))
@@ -144,37 +94,7 @@ def test_what_is_without_bounds_is_bounded() -> None:
     assert np.isfinite(model.predict_many(X)).all()
 
 
-def test_drift_leaves_guests_as_they_are() -> None:
-    model = learned("two", 300, external_experts=external_experts("two"))
-    x = stream("two", 1, seed=6)[0][0]
-    before = said_by_guests(model, x)
-    model._mixture.pool.restart()
-    np.testing.assert_array_equal(said_by_guests(model, x), before)
-
-
 # --- the scale of columns -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_first_events_are_learned_anew_in_a_better_scale(kind: str) -> None:
-    X, y = stream(kind, 512)
-    model = make(kind, external_experts=[nystrom(kind)])
-    model.learn_many(X[:256], y[:256])
-    scale = model._mixture.external._scale
-    np.testing.assert_array_equal(scale.center, model._scale.center)
-    alone = nystrom(kind, columns=range(3), classes=model.classes)
-    labels: Any = y[:256]
-    if kind == "numbers":
-        labels = (labels - model._labels.center[0]) * model._labels.inverse[0]
-        assert model._mixture.external._unit.tolist() == [1.0, 0.0]
-    model._mixture.external._again()
-    alone.learn_many(scale.transform(X[:256]), labels)
-    learner: Any = model._mixture.external._learners[0]
-    np.testing.assert_allclose(learner.coefficients, alone.coefficients, atol=1e-6)
-    assert model._mixture.external._early.are_kept
-    model.learn_many(X[256:], y[256:])
-    assert not model._mixture.external._early.are_kept
-    assert not model._mixture.external._early.events.size
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -225,40 +145,6 @@ def test_guests_begin_anew_in_quite_another_unit(factor: float, n: int) -> None:
     assert_sound(model)
 
 
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
-def test_the_unit_of_labels_does_not_matter(unit: float) -> None:
-    X, y = stream("numbers", 600)
-    model = make("numbers", external_experts=[nystrom("numbers")])
-    model.learn_many(X, unit * y)
-    said = model._mixture.external.outputs(X, 1)[:, 0, 0]
-    wanted = (unit * y - model._labels.center[0]) * model._labels.inverse[0]
-    assert np.corrcoef(said, wanted)[0, 1] > 0.9
-
-
-# --- classes and columns that come late -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_classes_may_be_added_between_predictions(place: int) -> None:
-    X, _ = stream("two", 60)
-    told, found = (external_experts("two")[place] for _ in range(2))
-    told.add_columns(range(3))
-    told.add_classes(["a", "b"])
-    told.learn_many(X, ["a"] * 60)
-    found.learn_many(X, ["a"] * 60)
-    found.predict_proba_many(X)
-    found.add_classes(["a", "b"])
-    assert found.classes == told.classes == ("a", "b")
-    assert found.predict_proba_many(X).shape == (60, 2)
-    assert (told.predict_proba_many(X)[:, 0] > 0.5).all()
-
-
-def test_a_learner_without_columns() -> None:
-    model = pool_alone(seed=1, external_experts=external_experts("two"))
-    model.learn_many(np.zeros((20, 0)), [*"ab"] * 10)
-    assert model.predict_proba_many(np.zeros((3, 0))).shape == (3, 2)
-
-
 # --- states ---------------------------------------------------------------------------------------
 
 
@@ -306,19 +192,8 @@ def test_guests_of_other_columns_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_merging_a_copy_changes_no_prediction(kind: str) -> None:
-    model = learned(kind, 400, external_experts=external_experts(kind))
-    X, _ = stream(kind, 50, seed=5)
-    before = model._mixture.external.outputs(X, model._mixture.pool.outputs)
-    model.merge(copy.deepcopy(model), common_events=400)
-    after = model._mixture.external.outputs(X, model._mixture.pool.outputs)
-    np.testing.assert_allclose(after, before, atol=1e-3)
-
-
-@pytest.mark.parametrize("mine", [500, 700])
-@pytest.mark.parametrize("kind", KINDS)
-def test_guests_of_one_scale_are_joined(kind: str, mine: int) -> None:
-    X, y = stream(kind, 1200)
+def test_guests_of_one_scale_are_joined(kind: str) -> None:
+    (X, y), mine = stream(kind, 1200), 500
     common = learned(kind, 300, external_experts=[nystrom(kind)])
     one, other = copy.deepcopy(common), copy.deepcopy(common)
     one.learn_many(X[300:mine], y[300:mine])
@@ -359,21 +234,6 @@ def test_guests_of_other_scales_stay_with_the_scale(kind: str, mine: int) -> Non
         after = -after
     np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-4)
     one.learn_many(*stream(kind, 50))
-    assert_sound(one)
-
-
-def test_a_new_learner_takes_over_another() -> None:
-    X, y = stream("four", 500)
-    other = learned("four", 500, external_experts=external_experts("four"))
-    one = make("four", external_experts=external_experts("four"))
-    one.merge(other)
-    for guest in other._mixture.external._learners:
-        if isinstance(guest, DoublyStochastic):
-            guest.finish()  # as merging does with a copy
-    np.testing.assert_allclose(
-        one._mixture.external.outputs(X, 4), other._mixture.external.outputs(X, 4), atol=1e-4
-    )
-    one.learn_many(X, y)
     assert_sound(one)
 
 
@@ -428,8 +288,3 @@ def test_guests_come_in_a_list(external_experts: Any) -> None:
     for model in (MultiKernel, KernelClassifier):
         with pytest.raises(InvalidInput, match="must be a list of learners"):
             model(external_experts=external_experts)
-
-
-def test_no_guests_are_none() -> None:
-    none = MultiKernel(external_experts=[]).external_experts
-    assert none == MultiKernel(external_experts=()).external_experts == []

@@ -160,9 +160,8 @@ def test_ranks_do_not_depend_on_the_unit() -> None:
 SMALL: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal"}
 
 
-@pytest.mark.parametrize("n", [500, 1_100])
-def test_it_finds_the_columns_that_matter(n: int) -> None:
-    X, Y = friedman(n)
+def test_it_finds_the_columns_that_matter() -> None:
+    X, Y = friedman(500)
     new, truth = friedman(500, seed=1, noise=0.0)
     found, before = rfm(X, Y, **SMALL), rfm(X, Y, rounds=0, **SMALL)
     assert found.round > 0
@@ -171,25 +170,6 @@ def test_it_finds_the_columns_that_matter(n: int) -> None:
     np.testing.assert_allclose(before.metric.shares, 1.0 / 6.0)
     errors = [np.square(one.predict(new) - truth).mean() for one in (found, before)]
     assert errors[0] < 0.7 * errors[1]
-
-
-def test_a_full_metric_finds_a_direction() -> None:
-    random = np.random.default_rng(0)
-    X = random.normal(size=(600, 6))
-    direction = np.array([1.0, -1.0, 1.0, 0.0, 0.0, 0.0]) / np.sqrt(3.0)
-    Y = np.sin(2.0 * X @ direction)[:, None]
-    found = rfm(X, Y, kernel="matern", bandwidth=2.0, metric="full")
-    values, vectors = np.linalg.eigh(found.metric.matrix)
-    assert abs(vectors[:, -1] @ direction) > 0.99
-    assert values[-1] > 10.0 * values[-2]
-
-
-def test_without_anything_to_learn_no_round_hurts() -> None:
-    random = np.random.default_rng(0)
-    X, Y = random.normal(size=(300, 4)), random.normal(size=(300, 1))
-    found = rfm(X, Y)
-    assert found.ridge == max(search.RIDGES)
-    assert np.square(found.predict(X)).mean() < 0.3 * np.square(Y).mean()
 
 
 @pytest.mark.parametrize("n", [300, 1_050])
@@ -243,34 +223,6 @@ def test_regularizations_after_the_first_round(
     assert ladder or {one.ridge for one in found} == {found[0].ridge}
     assert fewer[1].metric.shares == pytest.approx(found[1].metric.shares, abs=0.05)
     assert not np.array_equal(fewer[1].metric.root, found[1].metric.root)
-
-
-def test_the_same_bits_again_and_another_order_by_another_seed() -> None:
-    X, Y = friedman(400)
-    first, second, other = (rfm(X, Y, seed=seed, **SMALL) for seed in (0, 0, 1))
-    assert np.array_equal(first.coefficients, second.coefficients)
-    assert np.array_equal(first.metric.root, second.metric.root)
-    assert first.errors != other.errors
-
-
-def test_more_events_than_centers() -> None:
-    X, Y = friedman(1_050)
-    new, truth = friedman(500, seed=1, noise=0.0)
-    found = rfm(X, Y, n_centers=150, **SMALL)
-    assert found.centers.shape == (150, 6)
-    assert found.round > 0
-    assert np.square(found.predict(new) - truth).mean() < 0.05 * truth.var()
-
-
-def test_units_and_constants_do_not_matter() -> None:
-    X, Y = friedman(300)
-    plainly = rfm(X, Y, **SMALL)
-    more = np.column_stack([X * 1e4 + 1e5, np.full(300, 7.0)])
-    scaled = rfm(more, Y * 100.0 - 5.0, **SMALL)
-    np.testing.assert_allclose(
-        scaled.predict(more), plainly.predict(X) * 100.0 - 5.0, rtol=1e-3, atol=0.1
-    )
-    np.testing.assert_allclose(scaled.metric.shares[:6], plainly.metric.shares, atol=1e-3)
 
 
 def families(**options: Any) -> list[str]:

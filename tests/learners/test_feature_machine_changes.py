@@ -10,7 +10,7 @@ from feature_machine_kit import same
 from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import FeatureMachine, MultiKernel
+from streamk.learners import FeatureMachine, MultiKernel, from_state
 from streamk.learners.rfm import machine as beginnings
 from streamk.learners.rfm.machine import WINDOW, ErrorWatch
 from streamk.learners.rfm.solving import Beginning
@@ -98,27 +98,28 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beginnings, "_ANEW", 128)
 
 
+@pytest.mark.usefixtures("_short")
 def test_a_change_is_followed() -> None:
-    X, y = changing(9_000, 5_000)
+    X, y = changing(3_000, 1_500)
     model, other = (FeatureMachine(task="regression", first=256) for _ in range(2))
     other.watches = False
     mine, theirs = (errors_of(one, X, y) for one in (model, other))
-    assert np.array_equal(mine[:5_000], theirs[:5_000])
-    assert mine[7_500:].mean() < 0.5 * theirs[7_500:].mean()
-    assert model._when.origin >= 4_500
+    assert np.array_equal(mine[:1_500], theirs[:1_500])
+    assert mine[2_300:].mean() < 0.5 * theirs[2_300:].mean()
+    assert model._when.origin >= 1_350
     assert model.column_shares.argmax() == 3
     kept, _ = model._kept()
-    assert len(kept) == 9_000 - model._when.origin
+    assert len(kept) == 3_000 - model._when.origin
 
 
 @pytest.mark.usefixtures("_short")
 def test_cuts_and_states_change_no_bit_while_a_change_is_followed() -> None:
-    X, y = changing(1_300, 700)
+    X, y = changing(1_150, 700)
     whole = FeatureMachine(**SMALL)
     whole.learn_many(X, y)
     assert whole._when.origin > 600
     seen, one = set(), FeatureMachine(**SMALL)
-    for n in range(1_300):
+    for n in range(1_150):
         one.learn_one(X[n], y[n])
         when = one._when
         kind = (when.watch.rising > 0, when.changed > 0, when.is_anew, one.is_solving, when.origin)
@@ -164,3 +165,83 @@ def test_an_external_expert_does_not_begin_anew_by_itself() -> None:
     for one in (model, again):
         assert [each.watches for each in one._mixture.external._learners] == [False]
     assert FeatureMachine().watches
+
+
+# --- a feature machine with a bound of columns and classes: beyond it, it rests for g -------------
+
+
+def made(max_width: int | None, task: str = "classification") -> FeatureMachine:
+    return FeatureMachine(task=task, max_width=max_width, first=64, swap_delay=16)
+
+
+def learned(max_width: int | None, columns: int = 6) -> FeatureMachine:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, columns))
+    model = made(max_width)
+    model.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    return model
+
+
+def test_beyond_it_everything_is_given_up() -> None:
+    model = learned(8)
+    before = model.nbytes
+    model.add_columns(["late"])
+    again = from_state(model.state())
+    assert isinstance(again, FeatureMachine)
+    X = np.random.default_rng(1).normal(size=(100, 7))
+    for each in (model, again):
+        assert each.is_too_wide
+        assert each.rests
+        np.testing.assert_array_equal(each.predict_proba_many(X), np.full((100, 2), 0.5))
+        each.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+        each.wake()
+        assert each.rests
+        assert each.n_events == 300
+        assert each.nbytes < before / 10
+        assert not each.is_solving
+    assert model.state().header == again.state().header
+    state = model.state()
+    state.header["rests"] = False
+    with pytest.raises(StateError, match="does not rest"):
+        from_state(state)
+
+
+def test_one_that_is_being_made_is_given_up() -> None:
+    rng = np.random.default_rng(0)
+    X, model = rng.normal(size=(70, 6)), made(8)
+    model.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    assert model.is_solving
+    model.add_columns(["late"])
+    assert not model.is_solving
+    X = rng.normal(size=(70, 7))
+    model.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    assert model.n_takeovers == 0
+
+
+def test_classes_count_as_columns_do() -> None:
+    model = learned(8)
+    X = np.random.default_rng(1).normal(size=(3, 6))
+    model.learn_many(X, ["a", "late", "b"])
+    assert model.is_too_wide
+    assert model.classes == ("b", "a", "late") or model.classes == ("a", "b", "late")
+    assert model.predict_proba_many(X).shape == (3, 3)
+
+
+def test_numbers_are_predicted_as_nothing() -> None:
+    X = np.random.default_rng(1).normal(size=(100, 5))
+    model = made(4, "regression")
+    model.learn_many(X, X[:, 0])
+    assert model.is_too_wide
+    np.testing.assert_array_equal(model.predict_many(X), np.zeros(100))
+
+
+def test_merging_takes_in_the_other_columns() -> None:
+    one, two = learned(8), learned(8)
+    X = np.random.default_rng(1).normal(size=(30, 6))
+    y = np.where(X[:, 0] > 0.0, "a", "b")
+    one.learn_many(X, y)
+    two.add_columns(["late"])
+    two.learn_many(np.hstack([X, X[:, :1]]), y)
+    one.merge(two, common_events=200)
+    assert one.is_too_wide
+    assert one.n_events == 260

@@ -14,8 +14,8 @@ from reference import naive
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
-from streamk.kernels import Gaussian, Kernel, Laplacian, Matern, PowerExponential
-from streamk.learners import FeatureMachine, OnlineKernelRidge, create
+from streamk.kernels import Gaussian, Laplacian, Matern, PowerExponential
+from streamk.learners import FeatureMachine, OnlineKernelRidge
 from streamk.learners.common.supervised import Asked
 from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
 from streamk.learners.rfm.metric import Columns, Metric
@@ -252,17 +252,6 @@ def test_maps_grow_and_go_through_their_arrays() -> None:
 # --- takeovers ------------------------------------------------------------------------------------
 
 
-def test_the_columns_that_matter_are_found() -> None:
-    X, y = stream(2500, 20)
-    model = FeatureMachine(first=256)
-    said = model.predict_then_learn_many(X, y).predictions
-    plain = create("kernel-ridge", task="classification").predict_then_learn_many(X, y)
-    right, other = (np.mean(some[1500:] == np.array(y[1500:])) for some in (said, plain[0]))
-    assert right > 0.9 > 0.8 > other
-    assert sorted(model.column_shares.argsort()[-2:].tolist()) == [1, 4]
-    assert model.column_shares[[1, 4]].sum() > 0.9
-
-
 def test_the_schedule_counts_events() -> None:
     X, y = stream(500)
     model = FeatureMachine(**{**SMALL, "reservoir_size": 128}, every=100)
@@ -286,25 +275,6 @@ def test_functions_are_compared_by_as_many_events_as_they_are_made_of_allow(
     assert FeatureMachine()._when.delay(events) == delay
     assert FeatureMachine(swap_delay=1)._when.delay(events) == events // 8
     assert FeatureMachine(swap_delay=10_000)._when.delay(events) == min(10_000, events // 4)
-
-
-def test_steps_in_single_columns_are_followed() -> None:
-    """Labels are a sum of products of steps, as those of trees are."""
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(size=(2_000, 8)), np.zeros(2_000)
-    for _ in range(12):
-        i, j = rng.choice(8, 2, replace=False)
-        steps = np.where(X[:, i] > rng.uniform(0.2, 0.8), 1.0, 0.0)
-        y += rng.normal() * steps + rng.normal() * steps * (X[:, j] > rng.uniform(0.2, 0.8))
-
-    def error(kernel: Kernel | None) -> float:
-        model = FeatureMachine(kernel, task="regression")
-        said = model.predict_then_learn_many(X, y).predictions
-        return float(np.abs(np.asarray(said, float) - y)[750:].mean())
-
-    euclidean = error(Matern(nu=0.5, bandwidth=1.5))
-    assert error(None) < 0.7 * euclidean
-    assert error(PowerExponential(bandwidth=0.4 * 8**1.5)) < 0.8 * euclidean
 
 
 def test_finalists_are_of_different_kinds() -> None:

@@ -13,9 +13,8 @@ from reference import naive
 
 from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern
-from streamk.learners import FeatureMachine
 from streamk.learners.common.supervised import Asked
-from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
+from streamk.learners.rfm import metric_ridge, metric_tree, search
 from streamk.learners.rfm import ridge as solved_part
 from streamk.learners.rfm.metric import Metric
 from streamk.learners.rfm.metric_ridge import Solution
@@ -291,23 +290,6 @@ def test_rounds_in_one_leaf_are_the_rounds() -> None:
     parts = rounds_in_leaves(family, fold, ridges=[0.1, 0.01], size=140, **options)
     assert [one.ridge for one in parts][:2] == [0.1, 0.01]
     assert parts[0].margins != pytest.approx(found[0].margins, abs=1e-3)
-
-
-def test_a_learner_with_leaves_goes_on_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut and restarted also while a new function is made, which learns in leaves by then."""
-    for name, size in (("_FEW_EVENTS", 80), ("_MORE_EVENTS", 160), ("_LEAF", 128)):
-        monkeypatch.setattr(solving, name, size)
-    X, y = events(1_400, seed=1)
-    options: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 1_024, "every": 512}
-    whole = FeatureMachine(task="regression", **options)
-    whole.learn_many(X, y)
-    assert len(whole._function._leaves) > 2
-    part = FeatureMachine(task="regression", **options)
-    for first, stop in zip([0, 70, 513, 700, 1_030], [70, 513, 700, 1_030, 1_400], strict=True):
-        for i in range(first, stop, 90):
-            part.learn_many(X[i : min(stop, i + 90)], y[i : min(stop, i + 90)])
-        part = FeatureMachine.from_state(part.state())
-    assert same(part.state(), whole.state())
 
 
 def test_a_value_that_overflows_on_its_scale_is_a_point() -> None:

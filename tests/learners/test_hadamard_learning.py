@@ -1,18 +1,25 @@
 """Learners on Hadamard features: what must change nothing, and what columns may do."""
 
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
+from learners_kit import SQUARES_TOO
 from reference import naive
-from state_kit import assert_same, reopened
+from state_kit import assert_same, reopened, through_json
 
 from streamk import kernels
-from streamk.adapters.river import DoublyStochasticClassifier
 from streamk.errors import InvalidInput, StateError
 from streamk.features.samplers import extended
-from streamk.learners import AdaGrad, Constant, DoublyStochastic
+from streamk.kernels import composed
+from streamk.learners import (
+    Constant,
+    DoublyStochastic,
+    EigenPro,
+    OnlineKernelRidge,
+    OnlineNystrom,
+    StreamingMeka,
+)
 
 BANDWIDTH = 0.8
 
@@ -55,39 +62,14 @@ def test_the_cache_changes_nothing(sizes, kernel):
     """A cache for some of the features, too: the widths are 128, so a period is two chunks."""
     options = {"kernel": kernel, **sizes}
     kept, chunk = grown(**options), 64 * 2 * 4 + 24
+    least = grown(cache_bytes=0, **options).nbytes
     X, _ = stream(40, 70, seed=9)
-    for cache_bytes in (0, 1, chunk, 2 * chunk, 7 * chunk + 7):
+    for cache_bytes in (0, chunk, 2 * chunk, 7 * chunk + 7):
         other = grown(cache_bytes=cache_bytes, **options)
         np.testing.assert_array_equal(other.coefficients, kept.coefficients)
         np.testing.assert_array_equal(other.decision_many(X), kept.decision_many(X))
-        least = grown(cache_bytes=0, **options).nbytes
         assert other.nbytes - least <= cache_bytes
         assert (other.nbytes > least) == (cache_bytes >= 2 * chunk)
-
-
-@pytest.mark.parametrize("block", [40, 64, 300])
-@pytest.mark.parametrize("step", [Constant(0.3), AdaGrad(0.2)])
-def test_a_step_on_kept_features_is_a_step_on_new_ones(step, block):
-    """Blocks of features begin and end in the middle of a transform's."""
-    options = {"step": step, "block_size": block, "max_features": 5 * block - 9}
-    assert_same(grown(**options), grown(**options, cache_bytes=0), but="cache_bytes")
-
-
-@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
-def test_what_is_regenerated_takes_a_fiftieth_of_what_would_be_stored(sampler):
-    X, y = stream(32, 784)
-    m = 2**16
-    learner = model(sampler=sampler, cache_bytes=0, block_size=m, max_features=m, batch_size=32)
-    for _ in range(2):  # what is compiled stays
-        learner.learn_many(X, y)
-    tracemalloc.start()
-    try:
-        learner.learn_many(X, y)
-        learner.decision_many(X)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * 784 * m / 50
 
 
 # --- columns --------------------------------------------------------------------------------
@@ -165,37 +147,6 @@ def test_an_event_without_columns_fixes_no_groups():
     np.testing.assert_allclose(learner.decision_many(np.zeros((1, 100))), before, rtol=1e-6)
 
 
-def events(n=120):
-    """Dict events whose columns come and go: from the 40th on one has a new one, and some lack."""
-    rng = np.random.default_rng(4)
-    for i in range(n):
-        x = {f"c{j}": float(v) for j, v in enumerate(rng.normal(size=6)) if rng.uniform() < 0.8}
-        if i > 40:
-            x |= {"late": float(rng.normal()), "colour": rng.choice(["red", "blue"])}
-        yield x, bool(x.get("c0", 0.0) + x.get("late", 0.0) > 0)
-
-
-def test_dict_events_may_reorder_and_add_their_columns():
-    """The adapter gives names that are new in one event their places in sorted order."""
-    options = {"seed": 3, "max_features": 256, "block_size": 256}
-    one, other, iid = (
-        DoublyStochasticClassifier(**options, sampler=sampler)
-        for sampler in ("hadamard", "hadamard", "iid")
-    )
-    right = np.zeros(2)
-    for i, (x, y) in enumerate(events(400)):
-        turned = dict(reversed(x.items()))
-        assert one.predict_proba_one(x) == other.predict_proba_one(turned)
-        if i > 200:
-            right += [one.predict_one(x) == y, iid.predict_one(x) == y]
-        one.learn_one(x, y)
-        other.learn_one(turned, y)
-        iid.learn_one(x, y)
-    assert right[0] > 0.72 * 199
-    assert abs(right[0] - right[1]) < 0.08 * 199
-    assert one.predict_proba_one({"never": 1.0}) == one.predict_proba_one({})
-
-
 # --- state and merging ----------------------------------------------------------------------
 
 
@@ -220,9 +171,11 @@ def test_a_restart_finds_every_column_in_its_place():
     assert_same(resumed, straight)
 
 
-@pytest.mark.parametrize("widths", [[], [128, 64, 3], [64], [96], ["a"], None, 5])
-def test_a_state_whose_groups_do_not_fit_is_refused(widths):
-    state = late_columns()[0].state()
+@pytest.mark.parametrize("sampler", ["hadamard", "orthogonal"])
+@pytest.mark.parametrize("widths", [[], [128, 64, 3], [64], [96], [2048], [64.0], ["a"], None, 5])
+def test_a_state_whose_groups_do_not_fit_is_refused(widths, sampler):
+    state = grown(sampler=sampler).state()
+    assert state.header["widths"] == [128]
     state.header["widths"] = widths
     with pytest.raises(StateError, match="header"):
         DoublyStochastic.from_state(state)
@@ -265,16 +218,117 @@ def test_merging_with_one_that_has_met_more_columns(turn):
     np.testing.assert_allclose(mine.decision_many(Z), expected, atol=1e-5)
 
 
-def test_one_that_has_seen_nothing_takes_over_the_places():
-    (late, X, _), fresh = late_columns(), model()
-    fresh.merge(late)
-    assert fresh.state().header["widths"] == [64, 64]
-    np.testing.assert_allclose(fresh.decision_many(X), late.decision_many(X), atol=1e-6)
+# --- the doubly stochastic learner with kernels without a Fourier law -----------------------------
 
 
-@pytest.mark.parametrize("kernel", [kernels.Laplacian(), kernels.Cauchy()])
-def test_product_kernels_are_refused(kernel):
-    with pytest.raises(InvalidInput) as error:
-        model(kernel=kernel)
-    for word in (kernel.name, "hadamard", "iid", "gaussian"):
-        assert word in str(error.value)
+LABELS = np.array(["no", "yes", "maybe"], dtype=object)
+COLUMNS = ["x", "größe", 5]
+
+
+CASES = {
+    "polynomial": kernels.Polynomial(bandwidth=1.5),
+    "arc_cosine-1": kernels.ArcCosine(),
+    "zonal": kernels.Zonal(weights=(0.2, 0.5, 0.3)),
+    "composed": kernels.Composed(kernel=kernels.Gaussian(bandwidth=1.5), map=SQUARES_TOO),
+}
+
+
+def three_classes(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.5, 1.5, size=(n, 3))
+    y = (np.sin(2.0 * X[:, 0]) + X[:, 2] ** 2 > 0.8).astype(int)
+    y[:2] = 0, 1
+    y[(np.arange(n) > n // 3) & (X[:, 0] * X[:, 2] > 0.5)] = 2
+    return X, y
+
+
+def of_case(case, **options):
+    options = {"step": Constant(0.2), "columns": COLUMNS, "max_features": 200, **options}
+    return DoublyStochastic(CASES[case], seed=3, **options)
+
+
+# --- columns that come late, merging ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["zonal", "composed"])
+def test_late_columns_are_refused_where_features_depend_on_all(case):
+    X, y = three_classes(60)
+    learner = of_case(case, columns=COLUMNS[:2])
+    learner.add_columns(["in time"])
+    learner.learn_many(X, LABELS[y])
+    before = learner.state()
+    with pytest.raises(InvalidInput, match=f"'late'.*{case}.*columns="):
+        learner.add_columns(["late"])
+    assert learner.state().header == before.header
+    learner.learn_many(X, LABELS[y])
+    assert learner.columns == ("x", "größe", "in time")
+
+
+def test_maps_merge_in_one_order_of_columns_only():
+    X, y = three_classes(80)
+    one, other = of_case("composed"), of_case("composed", columns=COLUMNS[::-1])
+    one.learn_many(X, LABELS[y])
+    other.learn_many(X[:, ::-1], LABELS[y])
+    with pytest.raises(InvalidInput, match="order"):
+        one.merge(other)
+    mine, theirs = of_case("zonal"), of_case("zonal", columns=[*COLUMNS, "more"])
+    mine.learn_many(X, LABELS[y])
+    theirs.learn_many(np.hstack([X, X[:, :1]]), LABELS[y])
+    with pytest.raises(InvalidInput, match=r"more.*zonal"):
+        mine.merge(theirs)
+
+
+# --- states -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "change"),
+    [
+        ("polynomial", {"degree": 0}),
+        ("polynomial", {"degree": 10**9}),
+        ("polynomial", {"offset": -1.0}),
+        ("polynomial", {"offset": "1"}),
+        ("polynomial", {"order": 1}),
+        ("arc_cosine-1", {"order": 3}),
+        ("arc_cosine-1", {"order": [1]}),
+        ("zonal", {"weights": []}),
+        ("zonal", {"weights": [1.0] * 1000}),
+        ("zonal", {"weights": [None]}),
+        ("zonal", {"weights": {}}),
+        ("zonal", {"bandwidth": 0}),
+        ("composed", {"map": "os.system"}),
+        ("composed", {"map": ["squares_too"]}),
+        ("composed", {"of": {"kernel": "ntk"}}),
+        ("composed", {"of": {"kernel": "composed", "of": {}, "map": "squares_too"}}),
+        ("composed", {"of": None}),
+    ],
+)
+def test_a_damaged_kernel_is_refused(case, change):
+    X, y = three_classes(60)
+    learner = of_case(case)
+    learner.learn_many(X, LABELS[y])
+    state = through_json(learner.state())
+    state.header["kernel"].update(change)
+    with pytest.raises(StateError):
+        DoublyStochastic.from_state(state)
+
+
+def test_a_state_holds_the_name_of_its_map_and_no_code(monkeypatch):
+    X, y = three_classes(60)
+    learner = of_case("composed")
+    learner.learn_many(X, LABELS[y])
+    state = through_json(learner.state())
+    assert state.header["kernel"]["map"] == "squares_too"
+    monkeypatch.setattr(composed, "_MAPS", {})
+    with pytest.raises(StateError, match=r"squares_too.*register_map"):
+        DoublyStochastic.from_state(state)
+
+
+# --- others refuse them -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", [OnlineNystrom, OnlineKernelRidge, EigenPro, StreamingMeka])
+@pytest.mark.parametrize("kernel", CASES.values(), ids=list(CASES))
+def test_learners_of_kernel_values_refuse_them(learner, kernel):
+    with pytest.raises(InvalidInput, match=f"{kernel.name}|{type(kernel).__name__}"):
+        learner(kernel)

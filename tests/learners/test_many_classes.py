@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_kit import WhimsicalSource, attached
+from engine_kit import attached
 from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 from state_kit import assert_same
 
 from connectors.memory import MemorySink, MemorySource
-from streamk.adapters.river import KernelClassifier
-from streamk.errors import EngineError, InvalidInput
+from streamk.errors import EngineError
 from streamk.kernels import Gaussian
 from streamk.learners import (
     DoublyStochastic,
@@ -58,40 +57,6 @@ def test_few_of_the_classes_that_come_have_a_pool_made_anew(made: list[int]) -> 
     assert model._mixture.pool.class_room < 2 * 150
 
 
-def test_what_is_learned_does_not_depend_on_the_cut() -> None:
-    X, y = coming(40)
-    whole, parts = pool_alone(), pool_alone()
-    together = whole.predict_then_learn_many(X, y)
-    said: list[Any] = []
-    for at in range(0, len(X), 7):
-        said += parts.predict_then_learn_many(X[at : at + 7], y[at : at + 7]).predictions.tolist()
-    assert said == together.predictions.tolist()
-    assert_same(whole, parts)
-
-
-def test_room_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not a bit: neither predictions, nor the state, nor what goes on from it."""
-    X, y = coming(40, 120)
-    fresh = np.random.default_rng(0).normal(size=(20, 3))
-    roomy = pool_alone(seed=1)
-    roomy.learn_many(X, y)
-    assert roomy._mixture.pool.class_room > 40
-    monkeypatch.setattr(
-        "streamk.learners.multi_kernel.pool_growth.room_for", lambda classes, _: classes
-    )
-    exact = pool_alone(seed=1)
-    exact.learn_many(X, y)
-    assert exact._mixture.pool.class_room == 40
-    np.testing.assert_array_equal(roomy.predict_proba_many(fresh), exact.predict_proba_many(fresh))
-    np.testing.assert_array_equal(roomy.decision_one(fresh[0]), exact.decision_one(fresh[0]))
-    assert_same(roomy, exact)
-    restored = MultiKernel.from_state(roomy.state())
-    for model in (roomy, exact, restored):
-        model.learn_many(X[:20] + 1.0, [7] * 10 + [99] * 10)
-    assert_same(roomy, exact)
-    assert_same(roomy, restored)
-
-
 def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -112,31 +77,6 @@ def test_a_pool_with_room_restarts_merges_and_meets_columns_as_one_without(
         "streamk.learners.multi_kernel.pool_growth.room_for", lambda classes, _: classes
     )
     assert_same(roomy, learned())
-
-
-def test_a_forecast_by_the_pool_of_before_goes_on() -> None:
-    """One that has begun in another thread, when a class comes."""
-    X, y = coming(20, 60)
-    model = pool_alone(seed=1)
-    model.learn_many(X, y)
-    before, expected = model._mixture.pool, model.predict_proba_many(X)
-    model.learn_many(X[:1], ["new"])
-    assert model._mixture.pool is not before
-    said, out = before.kept(len(X)), np.empty((len(X), before.outputs))
-    with before.room() as table:
-        model._mixture._loops.forecast(table, X, said, out)
-    assert out.shape == expected.shape
-    assert np.isfinite(out).all()
-
-
-def test_rivers_estimator_refuses_a_label_too_many() -> None:
-    model = KernelClassifier(seed=1, max_classes=2)
-    model.learn_one({"a": 1.0}, "one")
-    model.learn_one({"a": 2.0}, "two")
-    with pytest.raises(InvalidInput, match="max_classes=2"):
-        model.learn_one({"a": 3.0, "b": 1.0}, "three")
-    assert model.predict_one({"a": 3.0}) in ("one", "two")
-    assert model.clone().max_classes == 2
 
 
 def stream(n: int = 90) -> list[dict[str, Any]]:
@@ -180,15 +120,6 @@ def test_a_run_that_was_told_nothing_has_a_thousand_classes() -> None:
     assert len(report.model.classes) == 1000
     assert report.counts.bad == {"label out of domain": 101}
     assert report.counts.learned == 2200 - 101
-
-
-@pytest.mark.parametrize("whim", [1, 2])
-def test_they_are_the_same_however_events_arrive(whim: int) -> None:
-    expected, outputs, letters = run(MemorySource(stream()))
-    report, again, refused = run(WhimsicalSource(stream(), whim=whim))
-    assert again == outputs
-    assert refused == letters
-    assert_same(report.model, expected.model)
 
 
 def test_a_run_that_goes_on_refuses_the_same(tmp_path: Any) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from multi_kernel_kit import assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
-from state_kit import assert_same
 
 from streamk.adapters.river import KernelRegressor
 from streamk.errors import InvalidInput, StateError
@@ -99,55 +98,16 @@ def wandering(rng: np.random.Generator, n: int) -> tuple[Floats, Floats]:
 
 @pytest.mark.parametrize(
     ("make_stream", "q", "delay"),
-    [(uneven, 0.1, 1), (wandering, 0.5, 1), (uneven, 0.9, 30), (wandering, 0.9, 30)],
+    [(uneven, 0.1, 1), (wandering, 0.9, 30)],
 )
 def test_a_part_q_of_the_numbers_is_below(make_stream: Any, q: float, delay: int) -> None:
-    X, y = make_stream(np.random.default_rng(0), 6000)
+    X, y = make_stream(np.random.default_rng(0), 3000)
     said = predicted(X, y, delay, loss=loss_of("quantile", q=q))
     below = (y <= said)[500:]
     assert below.mean() == pytest.approx(q, abs=0.03 if delay == 1 else 0.05)
 
 
-@pytest.mark.parametrize("q", [0.1, 0.9])
-def test_quantiles_know_where_the_noise_is(q: float) -> None:
-    X, y = uneven(np.random.default_rng(0), 8000)
-    model = pool_alone(task="regression", seed=1, loss=loss_of("quantile", q=q))
-    model.learn_many(X[:6000], y[:6000])
-    some, said = X[6000:], model.predict_many(X[6000:])
-    below = y[6000:] <= said
-    wide = np.abs(some[:, 0]) > 0.6
-    assert below[wide].mean() == pytest.approx(q, abs=0.1)
-    assert below[~wide].mean() == pytest.approx(q, abs=0.1)
-    mean = 50 + 10 * some[:, 1]
-    apart = np.abs(said - mean)
-    assert apart[wide].mean() > 1.7 * apart[~wide].mean()
-
-
-def test_squared_errors_are_for_skewed_noise() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (6000, 3))
-    y = np.sin(3 * X[:, 0]) + rng.lognormal(0.0, 1.2, 6000)
-    default, squared = (predicted(X, y, loss=loss) - y for loss in (None, "squared"))
-    assert (squared**2).mean() < (default**2).mean()
-    mean = np.sin(3 * X[:, 0]) + np.exp(0.72)
-    excess = [float(((one + y - mean)[1000:] ** 2).mean()) for one in (default, squared)]
-    assert excess[1] < 0.6 * excess[0]
-    assert np.abs(default).mean() < 0.95 * np.abs(squared).mean()
-
-
-@pytest.mark.parametrize("loss", ["huber", "quantile"])
-def test_heavy_tails_are_for_other_losses(loss: str) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (4000, 3))
-    y = 3 * np.sin(3 * X[:, 0]) + rng.standard_t(1.5, size=4000)
-    default, squared, other = (
-        np.abs(predicted(X, y, loss=one) - y)[500:].mean() for one in (None, "squared", loss)
-    )
-    assert default < squared
-    assert other < squared
-
-
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ["squared", "quantile"])
 def test_intervals_hold_whatever_the_loss(loss: str | Loss) -> None:
     X, y = uneven(np.random.default_rng(0), 4000)
     model = pool_alone(task="regression", seed=1, loss=loss)
@@ -163,20 +123,14 @@ def test_intervals_hold_whatever_the_loss(loss: str | Loss) -> None:
 # --- what goes on ---------------------------------------------------------------------------------
 
 
-def test_without_a_loss_all_is_as_before() -> None:
-    assert_same(learned("numbers", 300), learned("numbers", 300, loss=None))
-    others = [learned("numbers", 300, loss=loss).decision_many(np.zeros((1, 3))) for loss in LOSSES]
-    assert len({float(said[0, 0]) for said in others}) == len(LOSSES)
-
-
 def test_a_state_that_does_not_fit_the_loss_is_refused() -> None:
     state = learned("numbers", 200, loss="quantile").state()
     less = State(state.header, {k: v for k, v in state.arrays.items() if k != "pool.tracked"})
     with pytest.raises(StateError, match="'tracked'"):
         MultiKernel.from_state(less)
-    damaged = State({**state.header, "loss": {"name": "hinge"}}, state.arrays)
-    with pytest.raises(StateError, match="header"):
-        MultiKernel.from_state(damaged)
+    for wrong in ({"name": "hinge"}, {"name": "quantile", "q": "much"}):
+        with pytest.raises(StateError, match="header"):
+            MultiKernel.from_state(State({**state.header, "loss": wrong}, state.arrays))
 
 
 def test_errors_follow_the_unit_of_the_labels() -> None:
@@ -196,34 +150,7 @@ def test_learners_of_different_losses_are_not_merged() -> None:
             one.merge(make("numbers", loss=other))
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_merging_and_new_columns_leave_what_was_known(loss: str | Loss) -> None:
-    X, _ = stream("numbers", 100, seed=5)
-    model = learned("numbers", 600, loss=loss)
-    expected = model.decision_many(X)
-    copy = MultiKernel.from_state(model.state())
-    model.merge(copy)
-    np.testing.assert_allclose(model.decision_many(X), expected, rtol=1e-6, atol=1e-6)
-    model.add_columns(range(3, 70))  # past the second-order expert's columns
-    wide = np.c_[X, np.zeros((len(X), 67))]
-    assert np.abs(model.decision_many(wide) - expected).mean() < 0.3 * np.std(expected)
-    assert_sound(model)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_unit_of_late_labels_does_not_matter(loss: str | Loss) -> None:
-    X, y = stream("numbers", 1500)
-    one, other = (make("numbers", loss=loss) for _ in range(2))
-    for model, unit in ((one, 1.0), (other, 1e4)):
-        for first in range(0, 1500, 50):
-            some = slice(first, first + 50)
-            model.predict_many(X[some])
-            model.learn_many(X[some], unit * (y[some] - 100.0))
-    a, b = one.predict_many(X), other.predict_many(X) / 1e4
-    assert np.abs(a - b).mean() < 0.05 * np.std(y)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", ["squared", "quantile"])
 def test_the_labels_unit_may_change_late(loss: str | Loss) -> None:
     X, y = stream("numbers", 4000)
     model = make("numbers", loss=loss)

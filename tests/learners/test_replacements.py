@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from typing import Any
 
@@ -10,9 +12,9 @@ import pytest
 from feature_machine_kit import forks, in_fork
 from numpy.typing import NDArray
 
+from streamk.backends import threads
 from streamk.learners import FeatureMachine
-from streamk.learners.renewal import Replacement
-from streamk.learners.rfm.solving import Beginning
+from streamk.learners.renewal import REPLACEMENTS, Background, Replacement, begun
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -83,36 +85,6 @@ def test_one_that_came_out_of_a_state_is_made_of_it_again() -> None:
     assert (in_fork(work), work()) == (31.0, 31.0)
 
 
-@forks
-@pytest.mark.parametrize("restored", [False, True])
-def test_a_machine_goes_on_in_a_forked_process(
-    restored: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = machine(900).predict_many(_X)
-    solved, opened = Beginning.solved, threading.Event()
-
-    def held(self: Beginning, *arguments: Any) -> Any:
-        assert opened.wait(60.0)
-        return solved(self, *arguments)
-
-    model = machine(500)
-    monkeypatch.setattr(Beginning, "solved", held)
-    model.learn_many(_X[500:560], _Y[500:560])
-    assert model.is_solving
-    opened.set()
-    if restored:
-        model = FeatureMachine.from_state(model.state())
-        assert model.is_solving
-
-    def work() -> Numbers:
-        model.learn_many(_X[560:], _Y[560:])
-        FeatureMachine.from_state(model.state())
-        return model.predict_many(_X)
-
-    assert np.array_equal(in_fork(work), expected)
-    assert np.array_equal(work(), expected)
-
-
 def test_an_interrupt_of_the_wait_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = machine(900)
     model, at = machine(560), 0
@@ -130,3 +102,44 @@ def test_an_interrupt_of_the_wait_is_made_up_for(monkeypatch: pytest.MonkeyPatch
     for one in (model, again):
         one.learn_many(_X[at:], _Y[at:])
         assert np.array_equal(one.predict_many(_X), expected.predict_many(_X))
+
+
+# --- the thread that makes functions anew yields to those that others wait for --------------------
+
+
+priorities = pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities")
+
+
+def niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+@priorities
+def test_blocks_and_events_do_not_yield_as_replacements_do() -> None:
+    own = niceness()
+    of_replacements = begun(REPLACEMENTS, niceness).result()
+    of_blocks = begun(REPLACEMENTS, lambda: Background(niceness)).result().result()
+    assert (niceness(), of_blocks) == (own, own)
+    assert of_replacements == min(19, own + threads._NICENESS)
+
+
+@priorities
+def test_threads_that_share_work_yield_as_the_one_does_that_has_it() -> None:
+    def shared() -> set[int]:
+        found: list[int] = []
+        threads.divide(8, 10**9, lambda _: found.append(niceness()), 4)
+        return set(found)
+
+    own = niceness()
+    assert begun(REPLACEMENTS, shared).result() == {min(19, own + threads._NICENESS)}
+    assert shared() == {own}
+
+
+@priorities
+def test_a_system_that_does_not_allow_it_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "setpriority", refused)
+    threads.yield_to_others()
+    assert not getattr(threads._own, "yields", False)

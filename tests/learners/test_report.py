@@ -17,7 +17,7 @@ from streamk.adapters.river import (
     KernelRegressor,
 )
 from streamk.encoding import Schema
-from streamk.learners import Learner, MultiKernel, create
+from streamk.learners import MultiKernel
 from streamk.learners.explaining import Fields, attributions
 from streamk.learners.explaining import report as report_of
 
@@ -55,36 +55,6 @@ def test_lines(kind: str) -> None:
     effects = [line for line in lines if " = " in line]
     assert len(effects) == 3
     assert_same(said, model)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_shares_are_parts_of_one(kind: str) -> None:
-    model = learned(kind, 500)
-    shares = model.shares(stream(kind, 1, seed=9)[0][0])
-    assert sum(shares.values()) == pytest.approx(1.0)
-    assert min(shares.values()) >= 0.0
-    assert list(shares) == sorted(shares, key=lambda name: -shares[name])
-    assert {"linear", "gaussian", "binning", "window", "newton"} <= set(shares)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("multi-kernel", {}), ("doubly-stochastic", {"max_features": 256, "bandwidth": 2.0})],
-)
-def test_attributions_find_what_matters(name: str, options: dict[str, Any]) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1000, 4))
-    for task, y in (("classification", X[:, 1] > 0), ("regression", 5.0 * X[:, 1])):
-        model: Learner = create(name, task=task, seed=1, **options)
-        model.learn_many(X, y)
-        effects = effects_of(model, np.array([0.5, 2.0, -0.5, 0.3]))
-        assert effects.shape == (4,)
-        assert effects.argmax() == 1
-        assert effects[1] > 3 * np.abs(np.delete(effects, 1)).max()
-        if task == "regression":
-            assert effects[1] == pytest.approx(10.0, rel=0.3)
-        else:
-            assert 0.2 < effects[1] <= 1.0
 
 
 def test_what_was_missing_has_no_effect() -> None:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian
-from streamk.learners import Constant, DoublyStochastic, Ladder, OnlineNystrom, Scaled, from_state
+from streamk.learners import Constant, DoublyStochastic, Ladder, OnlineNystrom, from_state
 from streamk.learners.doubly_stochastic.several_steps import SeveralSteps
-from streamk.losses import LOSSES, loss
+from streamk.losses import loss
 
 GAMMAS = (1.0, 0.25, 0.05)
 FADING = 1.0 - 1.0 / 1000
@@ -102,9 +102,8 @@ def _outputs(one: DoublyStochastic, X: NDArray[Any], outputs: int) -> NDArray[np
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *((name, {"regularization": 0.01} if n % 2 else {}) for n, name in enumerate(LOSSES)),
-        ("squared", {"sampler": "hadamard"}),
-        ("softmax", {"dtype": "float64"}),
+        *(("squared", {}), ("softmax", {"regularization": 0.01})),
+        *(("hinge", {}), ("quantile", {"regularization": 0.01})),
     ],
 )
 def test_the_short_way_has_the_bits_of_the_long_one(
@@ -162,45 +161,11 @@ def test_where_all_sizes_diverge_that_is_said() -> None:
         learner(Ladder((90.0,)), dtype="float32").learn_many(X, y)
 
 
-def test_it_follows_where_the_best_size_changes() -> None:
-    """A target without noise that turns over asks for long steps, one with noise for short ones."""
-    random = np.random.default_rng(1)
-    X = random.normal(size=(12_000, 2))
-    noisy = np.sin(X[:, 0]) + 2.0 * random.normal(size=12_000)
-    moving = np.sin(X[:, 0]) * np.sign(np.sin(np.arange(12_000) / 100.0))
-    y = np.where(np.arange(12_000) < 6000, noisy, moving)
-    one, leaders = learner(Ladder(), max_features=384), []
-    for at in range(0, 12_000, 400):
-        one.learn_many(X[at : at + 400], y[at : at + 400])
-        leaders.append(one.leading_step or 0.0)
-    assert leaders[14] < 0.1
-    assert leaders[-1] > 0.5
-
-
 def test_the_sizes_follow_from_the_loss_and_the_mini_batch() -> None:
     assert learner(Ladder(), batch_size=1).step == Ladder((1.0, 0.25, 1 / 16, 1 / 64))
     assert learner(Ladder()).step == Ladder((1.0, 0.25, 1 / 16, 1 / 64, 4.0))
     logistic = learner(Ladder(), loss="logistic", batch_size=16).step
     assert logistic == Ladder((4.0, 1.0, 0.25, 1 / 16, 16.0, 64.0))
-
-
-def test_merging_takes_the_mean_of_each_size() -> None:
-    X, y = events(160)
-    step = Ladder(GAMMAS)
-    one, other = learner(step), learner(step)
-    one.learn_many(X[:80], y[:80])
-    other.learn_many(X[80:], y[80:])
-    alone = [learner(Constant(gamma)) for gamma in GAMMAS]
-    others = [learner(Constant(gamma)) for gamma in GAMMAS]
-    for mine, theirs in zip(alone, others, strict=True):
-        mine.learn_many(X[:80], y[:80])
-        theirs.learn_many(X[80:], y[80:])
-        mine.merge(theirs)
-    one.decision_many(X[:1])
-    one.merge(other)
-    function: Any = one._function
-    expected = alone[function.leader].decision_many(X)
-    np.testing.assert_allclose(one.decision_many(X), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_merging_takes_the_mean_of_the_losses_that_choose() -> None:
@@ -231,17 +196,6 @@ def test_a_mini_batch_that_is_not_whole_moves_no_further_for_an_event_than_a_who
     np.testing.assert_allclose(short.decision_many(X), whole.decision_many(X), rtol=1e-12)
 
 
-def test_the_end_of_a_stream_leaves_the_function_as_good_as_it_was() -> None:
-    random = np.random.default_rng(0)
-    X = random.normal(size=(64 * 20 + 1, 10))
-    y = np.sin(X[:, 0])
-    one = learner(Ladder(), batch_size=64, block_size=512, max_features=512)
-    one.learn_many(X, y)
-    before = float(np.square(one.predict_many(X) - y).mean())
-    one.finish()
-    assert float(np.square(one.predict_many(X) - y).mean()) < 1.1 * before
-
-
 def test_its_memory_is_that_of_all_coefficients_and_of_those_that_predict() -> None:
     X, y = events(160)
     one = learner(Ladder(GAMMAS), cache_bytes=0)
@@ -269,16 +223,3 @@ def test_learners_that_have_no_ladder_say_so() -> None:
         learner(Ladder(), preconditioner="block")
     with pytest.raises(InvalidInput, match="cannot be a Ladder"):
         OnlineNystrom(Gaussian(bandwidth=1.0), step=Ladder())
-
-
-def test_it_learns_behind_a_scale_as_the_command_makes_it() -> None:
-    X, y = events(600)
-    errors = []
-    for step in (Ladder(), *(Constant(4.0**-k) for k in range(4))):
-        model = Scaled(learner(step, batch_size=1))
-        predicted = []
-        for x, label in zip(X, y, strict=True):
-            predicted.append(float(model.predict_one(x)) if model.n_events else 0.0)
-            model.learn_one(x, 1000.0 * label)
-        errors.append(float(np.mean((np.array(predicted) - 1000.0 * y)[100:] ** 2)))
-    assert errors[0] < 1.05 * min(errors[1:])

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,7 @@ import pytest
 from streamk import kernels
 from streamk.backends import Dense, select
 from streamk.errors import InvalidInput
-from streamk.learners import AdaGrad, Constant, DoublyStochastic
-from streamk.learners.doubly_stochastic.function import KernelFunction
+from streamk.learners import Constant, DoublyStochastic
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,77 +38,6 @@ def stream(n, d, dtype, classes=("a", "b")):
     return X, [
         classes[i] for i in (X[:, 0] > 0).astype(int) + (X[:, -1] > 0.9) * (len(classes) - 2)
     ]
-
-
-@pytest.fixture
-def by_batches(monkeypatch):
-    """What runs a function without the short way of single events."""
-
-    def run(function):
-        with monkeypatch.context() as patch:
-            patch.setattr(KernelFunction, "_served", lambda *_: None)
-            return function()
-
-    return run
-
-
-def life(**options):
-    """Everything that can happen to the arrays of a model; all it predicts, and its end."""
-    learner, found = model(**options), []
-    X, y = stream(90, 5, learner.dtype, ("a", "b", "c"))
-    if not learner.is_classifier:
-        y = X[:, 0].tolist()
-
-    def some(first):
-        d = len(learner.columns or range(5))
-        for i in range(first, first + 15):
-            x = np.resize(X[i], d)
-            learner.learn_one(x, y[i])
-            found.extend((learner.decision_one(x), learner.decision_many(x[None])[0]))
-            found.append(learner.decision_one(x[::-1]))
-
-    some(0)
-    learner.learn_many(X[15:30], y[15:30])
-    some(30)
-    other = model(**options)
-    other.learn_many(X[:40], y[:40])
-    learner.merge(other)
-    some(45)
-    learner.add_columns(["late"])  # in the room that is left
-    some(60)
-    learner.add_columns([f"later {i}" for i in range(70)])  # a second group
-    some(60)
-    state = learner.state()
-    learner = DoublyStochastic.from_state(state)
-    some(75)
-    return found, learner.state().arrays
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("sampler", ["iid", "hadamard"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"dtype": "float64", "loss": "logistic"},
-        {"loss": "squared", "step": AdaGrad(0.2), "max_features": 64, "block_size": 64},
-        {"loss": "quantile", "max_features": 1 << 17, "block_size": 40},
-        {"loss": "hinge", "block_size": 90, "max_features": 90, "regularization": 3.0},
-        {"kernel": kernels.Linear(), "dtype": "float64"},
-        {"kernel": kernels.Matern(nu=0.5)},
-        {"cache_bytes": 0},
-    ],
-    ids=str,
-)
-def test_single_events_are_batches_of_one(options, sampler, by_batches):
-    options = {**options, "sampler": sampler}
-    found, arrays = life(**options)
-    expected, expected_arrays = by_batches(lambda: life(**options))
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(array, expected_arrays[name])
 
 
 # --- what must still be refused, and taken --------------------------------------------------
@@ -170,26 +97,6 @@ def test_a_growing_model_prepares_nothing_until_it_pays(sampler):
     for _ in range(10):
         learner.decision_one(X[0])
     assert learner._function._alone.single is not None
-
-
-def test_threads_predict_at_once():
-    learner = model(sampler="hadamard", block_size=2048, max_features=2048)
-    X, y = stream(50, 5, np.float32)
-    learner.learn_many(X, y)
-    expected, wrong = learner.decision_many(X), []
-
-    def work():
-        numbers = list(range(50)) * 20
-        wrong.extend(
-            i for i in numbers if not np.array_equal(learner.decision_one(X[i]), expected[i])
-        )
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
 
 
 SCRIPT = """

@@ -36,16 +36,12 @@ def errors(model: Any, task: str, sign: float = 1.0) -> float:
 
 
 LEARNING = [
-    *("many kernels, two", "many kernels, numbers", "squared", "huber", "several steps"),
-    *("a step an event, logistic of five", "a step an event, hinge of five"),
-    *("a step an event, squared_hinge of five", "a step an event, squared of five"),
-    *("a step an event, huber of numbers", "a step an event, epsilon_insensitive of numbers"),
+    *("many kernels, two", "many kernels, numbers", "several steps", "adagrad", "growing"),
+    *("a step an event, logistic of five", "a step an event, huber of numbers"),
     *("landmarks, newton, softmax of five", "landmarks, newton, huber of numbers"),
-    *("clusters, newton, squared of numbers", "clusters, softmax of five", "adagrad"),
-    *("hadamard", "orthogonal", "zonal", "composed", "polynomial", "arc cosine"),
-    *("ridges", "one ridge", "a metric", "a metric, numbers"),
-    *("normal equations", "normal equations, numbers", "projected steps"),
-    *("projected steps, numbers", "blocks, classes", "blocks, averages", "growing"),
+    *("clusters, newton, squared of numbers", "clusters, softmax of five"),
+    *("hadamard", "zonal", "polynomial", "ridges", "one ridge", "a metric", "a metric, numbers"),
+    *("normal equations", "projected steps, numbers", "blocks, classes", "blocks, averages"),
 ]
 MORE: dict[str, dict[str, Any]] = {
     "landmarks": {"max_landmarks": 64},
@@ -74,9 +70,9 @@ def test_it_learns(name: str) -> None:
         assert right.mean() > 0.55
 
 
-@each_task
 @each_kind
-def test_merged_learners_know_what_either_knew(kind: Any, task: str) -> None:
+def test_merged_learners_know_what_either_knew(kind: Any) -> None:
+    task = "classification"
     X, y = product(task, 2400)
     one, other = scaled(kind, task), scaled(kind, task)
     one.learn_many(X[:1200], y[:1200])

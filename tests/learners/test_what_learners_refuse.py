@@ -22,6 +22,7 @@ from streamk.learners import (
     Constant,
     DoublyStochastic,
     EigenPro,
+    FeatureMachine,
     Ladder,
     MultiKernel,
     OnlineNystrom,
@@ -245,15 +246,21 @@ def test_one_class_is_certain(kind: Any) -> None:
 @each_task
 @each_kind
 def test_columns_that_come_late_were_zero(kind: Any, task: str) -> None:
-    X = stream("two", 120).X
-    model = learned(kind, task)
+    """What is learned then is what one learns whose columns were there, and zero."""
+    events = stream("two" if task == "classification" else "numbers", 160)
+    X, y = events.X, events.y
+    zero, late = np.pad(X, ((0, 0), (0, 1))), np.column_stack([X, X[:, 0] ** 2])
+    model, wide = (made(kind, task, columns=names) for names in ("abc", ["a", "b", "c", "late"]))
+    model.learn_many(X[:120], y[:120])
+    before = model.decision_many(X)
+    model.add_columns(["late"])
     if kind is not MultiKernel:  # whose tables begin anew with the columns that they get
-        before = model.decision_many(X)
-        model.add_columns(["late"])
-        after = model.decision_many(np.pad(X, ((0, 0), (0, 1))))
-        np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-6)
-    else:
-        model.add_columns(["late"])
+        np.testing.assert_allclose(model.decision_many(zero), before, rtol=1e-6, atol=1e-6)
+    if kind not in (MultiKernel, FeatureMachine):  # whose scales are of the columns so far
+        wide.learn_many(zero[:120], y[:120])
+        for one in (model, wide):
+            one.learn_many(late[120:], y[120:])
+        np.testing.assert_allclose(model.decision_many(late), wide.decision_many(late), atol=1e-6)
     assert model.columns == ("a", "b", "c", "late")
     for twice in (["a"], ["d", "d"], ["d", "b"]):
         assert re.search("twice|there already", message(model.add_columns, twice))
@@ -307,6 +314,9 @@ def test_a_state_without_a_part_or_of_other_shapes_is_refused(
         kind.from_state(State(header, arrays))
 
     opened(state.header, state.arrays)
+    for entry in ({"type": "another"}, {"format": 2}):
+        with pytest.raises(StateError):
+            opened({**state.header, **entry}, state.arrays)
     for name in state.header.keys() - {"type", "format", *MAY_LACK}:
         with pytest.raises(StateError):
             opened({k: v for k, v in state.header.items() if k != name}, state.arrays)
@@ -431,6 +441,34 @@ def test_learners_that_differ_do_not_merge(kind: Any, task: str) -> None:
         )
         assert f"a '{kind.TYPE}' learner and a '" in message(around.merge, other)
     assert_same(model, kind.from_state(before))
+
+
+@each_kind
+def test_columns_and_classes_are_merged_by_their_names(kind: Any) -> None:
+    other = learned(kind, "classification", classes=["same", "other"])
+    names = ("b", "c", "a") if kind is MultiKernel else ("b", "late", "c", "a")
+    one, X = made(kind, columns=names, classes=["other", "same"]), stream("two", 120).X
+    one.merge(other)
+    assert (one.columns, one.classes) == (names, ("other", "same"))
+    moved = np.column_stack([np.zeros(120) if n == "late" else X[:, "abc".index(n)] for n in names])
+    P, expected = one.predict_proba_many(moved), other.predict_proba_many(X)
+    if kind in (StreamingMeka, FeatureMachine):  # which learn the events that the other has kept
+        assert np.mean(P.argmax(axis=1) != expected.argmax(axis=1)) > 0.6
+    else:
+        np.testing.assert_allclose(P[:, ::-1], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["softmax", "logistic", "hinge"])
+@pytest.mark.parametrize("kind", [DoublyStochastic, OnlineNystrom], ids=lambda kind: kind.TYPE)
+def test_a_function_of_two_classes_merges_into_one_of_three(kind: Any, loss: str) -> None:
+    two, three = (made(kind, loss=loss, classes=names) for names in (["b", "a"], ["a", "c", "b"]))
+    X = stream("two", 120).X
+    two.learn_many(X, np.where(X[:, 0] > 0.0, "a", "b"))
+    three.merge(two)
+    assert three.classes == ("a", "c", "b")
+    F, f = three.decision_many(X), two.decision_many(X)
+    apart = f[:, 1] - f[:, 0] if loss == "softmax" else f[:, 0] * (1.0 if loss == "hinge" else 2.0)
+    np.testing.assert_allclose(F[:, 0] - F[:, 2], apart, rtol=1e-4, atol=1e-4)
 
 
 @each_task

@@ -1,140 +1,62 @@
-"""Linear models of given coordinates: gradient steps, Newton steps, and rotations."""
+"""Linear models of given coordinates: gradient steps, and Newton steps by the matrix itself."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk import losses
-from streamk.losses import LossCode, softmax
+from streamk.losses import Loss, LossCode
 
 Array = NDArray[Any]
-Loss = tuple[int, float, bool]
-
 FLATTEST = 1e-4
 
 
-def _output(phi: Array, W: Array) -> Array:
-    # Summed up in turn, so that coordinates whose coefficients are 0 change no bit.
-    return np.cumsum(phi[:, None] * W, axis=0)[-1] if len(W) else np.zeros(W.shape[1])
+def slopes(loss: Loss, f: Array, y: Any) -> Array:
+    """The gradient of the loss in the outputs f; y is a whole number where it is a class."""
+    return np.asarray(loss.gradient(f[None], np.array([y]))[0])
 
 
-def outputs(Q: Array, W: Array, F: Array) -> None:
-    """Write the outputs of each row."""
-    for q, f in zip(Q, F, strict=True):
-        f[:] = _output(q, W)
+def curvature(loss: Loss, f: Array, y: Any) -> float:
+    """What the loss curves at most in a direction of the outputs f, or a bound on it."""
+    g = slopes(loss, f, y)
+    found = 1.0
+    if loss.code == LossCode.LOGISTIC:
+        found = (np.abs(g) * (1.0 - np.abs(g))).max()
+    elif loss.code == LossCode.SOFTMAX:  # by Gershgorin's circles of diag(p) - p p'
+        p = np.exp(f - f.max()) / np.exp(f - f.max()).sum()
+        found = 2.0 * (p * (1.0 - p)).max()
+    elif loss.code == LossCode.HUBER:
+        found = loss.parameter / max(loss.parameter, abs(float(f[0]) - y))
+    elif loss.code == LossCode.SQUARED_HINGE:
+        found = min(2.0, len(g)) * g.any()
+    return max(float(found), FLATTEST)
 
 
-def _slopes(f: Array, y: float, loss: Loss) -> Array | None:
-    """Return the loss's slopes in the outputs f, None if one of these is not finite."""
-    if not np.isfinite(f).all():
-        return None
-    code, parameter, classes = loss
-    gradient = losses.Loss(LossCode(code), parameter).gradient
-    return np.asarray(gradient(f[None], np.array([y], np.intp if classes else np.float64))[0])
-
-
-def descend(
-    Phi: Array,
-    y: Array,
-    W: Array,
-    loss: Loss,
-    decays: Array,
-    rates: Array,
-    Q: Array | None = None,
-    F: Array | None = None,
-) -> int:
-    """Take a gradient step for each row; return how many are learned."""
-    for r, phi in enumerate(Phi):
-        if Q is not None and F is not None:
-            F[r] = _output(Q[r], W)
-        g = _slopes(_output(phi, W), float(y[r]), loss)
-        if g is None:
-            return r
-        W *= decays[r]
-        W -= np.outer(rates[r] * phi, g)
-    return len(Phi)
-
-
-def _curvature(f: Array, g: Array, y: float, loss: Loss) -> float:
-    """Return what the loss curves at most in a direction of the outputs f, with slopes g."""
-    code, parameter, _ = loss
-    match code:
-        case LossCode.LOGISTIC:
-            return float((np.abs(g) * (1.0 - np.abs(g))).max())
-        case LossCode.SOFTMAX:
-            # By Gershgorin's circles of diag(p) - p p'.
-            p = softmax(f[None])[0]
-            return 2.0 * float((p * (1.0 - p)).max())
-        case LossCode.HUBER:
-            return parameter / max(parameter, abs(float(f[0]) - y))
-        case LossCode.SQUARED_HINGE:
-            return float(len(g) if len(g) < 2 else 2) if g.any() else 0.0
-        case _:
-            return 1.0
-
-
-def _gain(T: Array, phi: Array, forgetting: float) -> Array:
-    """Take a row into A, T' T being its inverse; return ``A^-1 phi`` (Carlson 1973)."""
-    a, b = forgetting, np.zeros(len(phi))
-    for i in range(len(phi) - 1, -1, -1):
-        row = T[i, i:].copy()
-        f = row @ phi[i:]
-        grown = a + f * f
-        T[i, i:] = row * math.sqrt(a / grown / forgetting)
-        T[i, i:] -= b[i:] * (f / math.sqrt(a * grown * forgetting))
-        b[i:] += row * f
-        a = grown
-    return np.asarray(b / a)
+def descend(Phi: Array, y: Array, W: Array, loss: Loss, decay: float, rate: float) -> Array:
+    """The coefficients after a gradient step for each row."""
+    for phi, label in zip(Phi, y.tolist(), strict=True):
+        W = decay * W - rate * np.outer(phi, slopes(loss, phi @ W, label))
+    return W
 
 
 def newton(
-    Phi: Array,
-    y: Array,
-    W: Array,
-    T: Array,
-    loss: Loss,
-    forgetting: float,
-    ridge: float,
-    turn: int,
-    pulls: int,
-    Q: Array | None = None,
-    F: Array | None = None,
-) -> int:
-    """Take a step of second order for each row; return how many are learned."""
-    size = len(T)
-    back = math.sqrt((1.0 - forgetting) * ridge * size / pulls)
-    for r, phi in enumerate(Phi):
-        if Q is not None and F is not None:
-            F[r] = _output(Q[r], W)
-        f = _output(phi, W)
-        g = _slopes(f, float(y[r]), loss)
-        if g is None:
-            return r
-        h = math.sqrt(max(_curvature(f, g, float(y[r]), loss), FLATTEST))
-        W -= np.outer(_gain(T, h * phi, forgetting) / h, g)
-        for p in range(pulls if forgetting < 1.0 and size else 0):
-            i = ((turn + r) * pulls + p) % size
-            pull = np.zeros(size)
-            pull[i] = back
-            slopes = back * W[i]
-            W -= np.outer(_gain(T, pull, 1.0), slopes)
-    return len(Phi)
+    Phi: Array, y: Array, W: Array, A: Array, loss: Loss, *, forgetting: float, ridge: float,
+    turn: int = 0, pulls: int = 1,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The coefficients, and the matrix A, after a step of second order for each row.
 
-
-def rotate(W: Array, first: int, cosines: Array, sines: Array) -> None:
-    """Rotate rows `first` and the next of W, that and the next, and so on."""
-    for i, (c, s) in enumerate(zip(cosines, sines, strict=True), first):
-        W[i], W[i + 1] = c * W[i] + s * W[i + 1], c * W[i + 1] - s * W[i]
-
-
-def triangular(S: Array) -> Array:
-    """Return the upper triangular T with ``T' T = S S'`` of S (l, l + 1)."""
-    A = np.ascontiguousarray(S.T)
-    for i in range(A.shape[1]):
-        r = math.hypot(A[i, i], A[i + 1, i])
-        rotate(A, i, A[i : i + 1, i] / r, A[i + 1 : i + 2, i] / r)
-    return np.ascontiguousarray(np.triu(A[:-1]))
+    What A forgets of the ridge comes back, as so many events a row of one coordinate and label 0.
+    """
+    size = len(A)
+    back = (1.0 - forgetting) * ridge * size / pulls
+    for t, (phi, label) in enumerate(zip(Phi, y.tolist(), strict=True), turn):
+        f = phi @ W
+        A = forgetting * A + curvature(loss, f, label) * np.outer(phi, phi)
+        W = W - np.outer(np.linalg.solve(A, phi), slopes(loss, f, label))
+        for i in np.arange(t * pulls, (t + 1) * pulls) % size if back else ():
+            e = np.eye(size)[i]
+            A = A + back * np.outer(e, e)
+            W = W - np.outer(np.linalg.solve(A, e), back * W[i])
+    return W, A

@@ -20,12 +20,6 @@ def top(K, q: int) -> tuple[np.ndarray, np.ndarray, float]:
     return values[:q], vectors[:, :q], values[q]
 
 
-def full_preconditioner(k: Gram, X, q: int) -> np.ndarray:
-    """Q of equation 24."""
-    values, E, following = top(k(X, X), q)
-    return E @ np.diag(1 - following / values) @ E.T
-
-
 def correction(k: Gram, S, q: int, X, g) -> np.ndarray:
     """Q_s K(S, X) g: P{k(., X) g} is k(., X) g - k(., S) times this (Lemma 5, equation 30)."""
     values, E, following = top(k(S, S), q)

@@ -31,12 +31,6 @@ def kernel(k: naive.Kernel, M, x, z) -> float:
     return naive.kernel(k, root(M) @ np.asarray(x), root(M) @ np.asarray(z))
 
 
-def laplace(M, L: float, x, z, exponent: float = 1.0) -> float:
-    """``exp(-(|x - z|_M / L)^exponent)``, the paper's kernel where the exponent is 1."""
-    t = np.asarray(x, float) - np.asarray(z, float)
-    return math.exp(-((math.sqrt(max(t @ M @ t, 0.0)) / L) ** exponent))
-
-
 def expansion(k: naive.Kernel, M, Z, A) -> Function:
     """``f(x) = sum_j k(x, z_j) a_j`` of centers Z (p, d) and coefficients A (p, c)."""
 

@@ -218,20 +218,3 @@ def orthogonal_feature(k: naive.Kernel, widths: tuple[int, ...]) -> Feature:
         return math.sqrt(2.0) * math.cos(projection + 2.0 * math.pi * phase)
 
     return feature
-
-
-# --- learning with them ---------------------------------------------------------------------------
-
-
-class DoublyStochastic(naive.DoublyStochastic):
-    """Algorithms 1 and 2 with any features; everything else is the oracle's of cosines."""
-
-    def __init__(self, feature: Feature, loss: str, seed: int, step: tuple[str, float], **options):
-        super().__init__(naive.Kernel("linear"), loss, seed, step, **options)
-        self.feature = feature
-        self.known: dict[tuple[float, ...], list[float]] = {}
-
-    def features(self, x: Sequence[float], start: int, stop: int) -> np.ndarray:
-        known = self.known.setdefault(tuple(float(v) for v in x), [])
-        known += [self.feature(self.seed, i, x, self.columns) for i in range(len(known), stop)]
-        return np.array(known[start:stop])

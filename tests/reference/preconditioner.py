@@ -26,13 +26,8 @@ def direction(
 ) -> Numbers:
     """Return the direction of a step; sums over events are divided by n."""
     m, events = Phi.shape[1], len(Phi) if n is None else n
-    A = np.zeros((m, m))
-    b = np.zeros(W.shape)
-    for phi, g in zip(Phi, G, strict=True):
-        A += h * np.outer(phi, phi) / events
-        b += np.outer(phi, g) / events
-    A += (m * (nu + EPSILON) + damping) * np.eye(m)
-    return -np.linalg.solve(A, b + m * nu * W)
+    A = h * Phi.T @ Phi / events + (m * (nu + EPSILON) + damping) * np.eye(m)
+    return -np.linalg.solve(A, Phi.T @ G / events + m * nu * W)
 
 
 def left_out(Phi: Numbers, G: Numbers, W: Numbers, h: float, nu: float, damping: float) -> Numbers:
