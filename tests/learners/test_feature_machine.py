@@ -242,6 +242,15 @@ def test_which_families_are_compared() -> None:
     assert len(families(kernel=Gaussian(), metric="diagonal")) == 2
 
 
+def test_families_are_compared_whatever_regularization_is_given() -> None:
+    X = np.random.default_rng(0).normal(size=(1_100, 2))
+    Y = X[:, :1]
+    first = rfm(X, Y, kernel=Gaussian(bandwidth=1.5), regularization=0.1, rounds=0)
+    best = rfm(X, Y, kernel="gaussian", regularization=0.1, rounds=0)
+    assert best.family.kernel == Gaussian(bandwidth=6.0)
+    assert best.errors[0] < first.errors[0]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
