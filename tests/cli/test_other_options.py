@@ -27,17 +27,17 @@ from streamk.errors import StateError
 def test_another_option_is_named_as_it_is_given(name: str, flag: str) -> None:
     said = f"^{flag}: the checkpoint state/0 was made with {name}='a', this run has 'b'; use the"
     with pytest.raises(StateError, match=said), told_by_options():
-        raise AnotherJob("state/0", name, "a", "b", {})
+        raise AnotherJob("state/0", name, "a", "b")
 
 
 def test_what_is_no_option_is_told_by_the_engine() -> None:
-    error = AnotherJob("state/0", "the model's arrays", "others", "these", {})
+    error = AnotherJob("state/0", "the model's arrays", "others", "these")
     with pytest.raises(AnotherJob, match=r"^the checkpoint state/0"), told_by_options():
         raise error
 
 
 def test_what_the_engine_found_can_be_pickled_and_copied() -> None:
-    error = AnotherJob("state/0", "label", "y", 1, {"type": "eigenpro"})
+    error = AnotherJob("state/0", "label", "y", 1)
     error.add_note("of the first job")
     for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(same) is AnotherJob

@@ -63,15 +63,10 @@ class AnotherJob(StateError):
         Of an option that differs.
     theirs, mine : object
         Its values in the checkpoint and in this run.
-    model : mapping
-        Header of this run's model.
     """
 
-    def __init__(
-        self, path: Any, name: str, theirs: object, mine: object, model: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, path: Any, name: str, theirs: object, mine: object) -> None:
         self.path, self.name, self.theirs, self.mine = path, name, theirs, mine
-        self.model = model
         super().__init__(
             f"the checkpoint {path} was made with {name}={theirs!r}, this run has"
             f" {mine!r}; use the same, its model's options too, or another checkpoint directory"
@@ -79,7 +74,7 @@ class AnotherJob(StateError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is made again of its message alone, unless it says otherwise.
-        of = self.path, self.name, self.theirs, self.mine, self.model
+        of = self.path, self.name, self.theirs, self.mine
         return type(self), of, self.__dict__
 
 
@@ -118,7 +113,7 @@ class Job:
         """
         difference = self.difference(found, but)
         if difference is not None:
-            raise AnotherJob(found.path, *difference, self._config.get("model", {}))
+            raise AnotherJob(found.path, *difference)
 
     def difference(
         self, found: Checkpoint, but: Collection[str] = ()
