@@ -237,6 +237,16 @@ def test_features_are_the_approximate_kernel_and_what_was_gained() -> None:
         np.testing.assert_allclose(served, expected[inside], atol=1e-8)
 
 
+def test_a_landmark_that_is_kept_is_one_of_its_cluster() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    found, _ = GrowingFeatures.of(X, KERNEL, rank=4, n_clusters=2, seed=1, room=9, tol=0.05)
+    state = found.state()
+    (name,) = (name for name in state.arrays if name.endswith("cluster0.kept"))
+    state.arrays[name][-1] = len(state.arrays[name.replace("kept", "landmarks")])
+    with pytest.raises(StateError, match="array 'kept' of a cluster"):
+        GrowingFeatures.from_state(state)
+
+
 def test_before_the_first_factorization_it_is_the_plain_kernel() -> None:
     X = np.random.default_rng(0).normal(size=(50, 2))
     found = GrowingFeatures.empty(KERNEL, 2, room=50, tol=1e-9)
