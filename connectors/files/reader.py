@@ -98,6 +98,7 @@ class TextReader(FileReader):
 
     @property
     def size(self) -> int:
+        """The bytes of the file."""
         return os.fstat(self._file.fileno()).st_size
 
     # --- reading --------------------------------------------------------------------------------
@@ -155,6 +156,7 @@ class TextReader(FileReader):
         return block
 
     def fill(self) -> bool:
+        """Have at least one record ready; False if there is none (yet)."""
         while self._next == len(self._ready):
             self._ready, self._next = [], 0
             block = b"" if self._ended or self._is_written_anew() else self._block()
@@ -176,6 +178,7 @@ class TextReader(FileReader):
         return self._before is not None and self._before != self._read_before()
 
     def take(self, most: int) -> list[bytes]:
+        """Return at most so many of the records that are ready."""
         taken = self._ready[self._next : self._next + most]
         if not taken:
             return []
@@ -191,6 +194,7 @@ class TextReader(FileReader):
         return [record for record, _ in taken]
 
     def seek(self, ordinal: int) -> bool:
+        """Go to a record; False if there are fewer (yet), of which the last one is behind then."""
         index = self._found.index
         entry = index[bisect(index, (ordinal, math.inf)) - 1]
         if ordinal < self.ordinal or entry[1] - KNOWN_BY >= self._read_to:
@@ -267,6 +271,10 @@ class TextReader(FileReader):
         return Known(at, digest(first), digest(last))
 
     def difference(self, ordinal: int, known: Known) -> str | None:
+        """Return how the file up to a record differs from its fingerprint; None if it does not.
+
+        If it does not, that record is the next one.
+        """
         at = known.at
         self._read_head(min(at, KNOWN_BY))
         self._go_to(ordinal, at)
@@ -290,6 +298,7 @@ class TextReader(FileReader):
         self._go_to(*self._found.index[0])
 
     def replaced(self) -> str | None:
+        """Return what happened to the file of this name while it was read; None if it is there."""
         try:
             there = self.path.stat()
         except FileNotFoundError:
@@ -302,6 +311,7 @@ class TextReader(FileReader):
         return "was written anew" if self._is_written_anew() else None
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
         if self._behind is not None:
             self._behind.close()

@@ -87,21 +87,26 @@ class ConfluentClient:
     error: type[Exception] = KafkaException
 
     def fault(self, error: Any) -> Fault:
+        """Return the meaning of an error of librdkafka."""
         code = error.args[0].code()
         return next((fault for fault, codes in _FAULTS.items() if code in codes), Fault.OTHER)
 
     def reader(self, cluster: Cluster, reading: Reading) -> ConfluentReader:
+        """A Consumer that has reached the cluster."""
         consumer, links = _connect(cluster, Consumer, consumer_settings(reading), reading.topic)
         return ConfluentReader(consumer, links, cluster, reading)
 
     def is_fenced(self, error: Any) -> bool:
+        """Return whether a transactional producer was fenced."""
         return error.args[0].code() in _PRODUCER_FENCED
 
     def writer(self, cluster: Cluster, writing: Writing) -> ConfluentWriter:
+        """A Producer that has reached the cluster."""
         made = _made(cluster, writing.delivery_timeout, {}, writing.topic)
         return ConfluentWriter(made, writing)
 
     def producer(self, cluster: Cluster, transacting: Transacting) -> ConfluentProducer:
+        """A Producer with a transactional identifier that has begun with it."""
         made = _made(
             cluster,
             transacting.delivery_timeout,
@@ -204,6 +209,7 @@ class ConfluentWriter:
         self._timeout = writing.delivery_timeout
 
     def find(self) -> bool:
+        """Return whether the topic exists, or comes when it was asked for."""
         deadline = time.monotonic() + self._patience
         while not partition_numbers(self._producer, self._topic, self._patience):
             if time.monotonic() > deadline:
@@ -212,6 +218,7 @@ class ConfluentWriter:
         return True
 
     def send(self, value: bytes, key: bytes | None, headers: Any) -> None:
+        """Hand over one record, waiting for room."""
         while True:
             try:
                 self._producer.produce(self._topic, value, key, headers=headers)
@@ -226,15 +233,18 @@ class ConfluentWriter:
                 return
 
     def settle(self) -> None:
+        """Collect delivery results; `send` waits where the queue is full."""
         self._producer.poll(0)
 
     def flush(self) -> None:
+        """Wait until everything was delivered or has failed."""
         deadline = time.monotonic() + self._timeout + 5
         while self._producer.flush(POLL_SECONDS):
             if time.monotonic() > deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def close(self) -> None:
+        """Close the connections."""
         self._producer.purge()
         self._producer.flush(5)
         self._producer.close()
@@ -254,21 +264,26 @@ class ConfluentProducer:
             raise
 
     def writer(self, writing: Writing) -> ConfluentWriter:
+        """A writer to a topic within its transactions."""
         return ConfluentWriter(self._made, writing)
 
     def add_offsets(self, offsets: Any, group: Any) -> None:
+        """Add offsets of a group."""
         self._until_done(
             lambda left: self._producer.send_offsets_to_transaction(offsets, group, left)
         )
 
     def commit(self) -> None:
+        """Commit the transaction."""
         self._until_done(self._producer.commit_transaction)
 
     def abort(self) -> None:
+        """Abort the transaction."""
         if not self._hangs:
             self._make(lambda: self._producer.abort_transaction(ABORT_SECONDS))
 
     def close(self) -> None:
+        """Close the connections, ignoring what cannot be aborted."""
         if self._hangs:  # it would be waited for; what it has begun ends when another one begins
             return
         # Of the error of a producer that another one has replaced flush makes a SystemError.

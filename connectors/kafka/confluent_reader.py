@@ -166,12 +166,15 @@ class ConfluentReader:
         self._closed = False
 
     def numbers(self) -> Collection[int]:
+        """The topic's partitions."""
         return partition_numbers(self._consumer, self._topic, self._patience)
 
     def topics(self) -> set[str]:
+        """All topics that can be seen."""
         return set(self._consumer.list_topics(timeout=self._patience).topics)
 
     def take(self, numbers: Collection[int]) -> None:
+        """Read these partitions, too, from their start, once something is read."""
         self._positions |= dict.fromkeys(numbers)
         self._moved.update(numbers)
 
@@ -327,6 +330,7 @@ class ConfluentReader:
             self._consumer.pause([self._one(number) for number in sorted(self._held)])
 
     def place(self, number: int, offset: int | None) -> None:
+        """Go on at an offset, or at the earliest record."""
         self._positions[number] = offset
         self._moved.add(number)
         self._trouble = [
@@ -334,35 +338,43 @@ class ConfluentReader:
         ]
 
     def position(self, number: int) -> int:
+        """The next offset to read."""
         known = self._positions[number]
         return self.start(number) if known is None or known < 0 else known
 
     def highwater(self, number: int) -> int | None:
+        """The end of the partition as of the last fetch."""
         known = self._consumer.get_watermark_offsets(self._one(number), cached=True)
         return None if known is None or known[1] < 0 else known[1]
 
     def hold(self, numbers: Collection[int]) -> None:
+        """Do not read these."""
         self._held |= set(numbers)
         if numbers:
             self._consumer.pause([self._one(number) for number in sorted(numbers)])
 
     def unhold(self, numbers: Collection[int]) -> None:
+        """Read these again."""
         again = self._held.intersection(numbers)
         self._held -= again
         if again:
             self._consumer.resume([self._one(number) for number in sorted(again)])
 
     def start(self, number: int) -> int:
+        """The earliest offset that can be read."""
         return self._listed((number,), OFFSET_BEGINNING)[number]
 
     def ends(self, numbers: Collection[int]) -> Mapping[int, int]:
+        """One past the last offset that can be read now, of each partition."""
         return self._listed(numbers, OFFSET_END)
 
     def at_time(self, number: int, time: int) -> int | None:
+        """The offset of the first record of this time or later."""
         found = self._listed((number,), time)[number]
         return None if found < 0 else found
 
     def committed(self, number: int) -> tuple[int, str] | None:
+        """Offset and metadata that the group has committed."""
         asked = [self._one(number)]
         (found,) = _ask(
             lambda left: self._consumer.committed(asked, timeout=left), patience=STABLE_TIMEOUT
@@ -370,6 +382,7 @@ class ConfluentReader:
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
     def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
+        """Commit offsets and their metadata, and return when the group has them."""
         wanted = self._wanted(offsets)
         try:
             _ask(lambda _: self._consumer.commit(offsets=wanted, asynchronous=False))
@@ -379,13 +392,16 @@ class ConfluentReader:
             raise
 
     def for_transaction(self, offsets: Mapping[int, tuple[int, str]]) -> tuple[Any, Any]:
+        """Return what `ConfluentProducer.add_offsets` takes for a commit of these."""
         return self._wanted(offsets), self._consumer.consumer_group_metadata()
 
     def cluster_id(self) -> str | None:
+        """Return the identifier that the cluster gives itself."""
         found: str | None = self._consumer.list_topics(timeout=self._patience).cluster_id
         return found
 
     def describe(self) -> Description:
+        """Ask what the topic is now; may be asked in another thread."""
         if self._admin is None:  # which alone is told a topic's identifier
             settings: dict[str, Any] = {
                 "bootstrap.servers": ",".join(self._cluster.servers),
@@ -411,6 +427,7 @@ class ConfluentReader:
         )
 
     def close(self) -> None:
+        """Leave the group."""
         if not self._closed:
             self._closed = True
             self._consumer.close()

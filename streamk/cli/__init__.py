@@ -42,7 +42,7 @@ class ForPeople:
 
     @property
     def encoding(self) -> str | None:
-        """That of the stream."""
+        """Return the stream's encoding, None if it tells none."""
         return getattr(self._stream, "encoding", None)
 
     def isatty(self) -> bool:

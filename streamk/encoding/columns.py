@@ -90,7 +90,7 @@ class TextColumns(dict[Any, int]):
 
     @property
     def places(self) -> list[int]:
-        """Of all columns of the field's texts."""
+        """Return the places of all columns of the field's texts."""
         return [*self.values(), *self._shared.values()]
 
     def __missing__(self, text: Any) -> int:
