@@ -21,10 +21,8 @@ another one has not. `memory` drops pages of the compiler's library besides.
 from __future__ import annotations
 
 import hashlib
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,34 +34,10 @@ from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime.nrt import rtsys
 from numba.extending import intrinsic
 
 from streamk.backends.first_use import FIRST_USE
-
-_OWNER, _ASKS = "numba.np.linalg", "numba.np.arraymath"
-
-
-def _load_arrays() -> None:
-    """Load numba's own functions on arrays without SciPy's linear algebra.
-
-    numba loads them with the first function that is compiled or comes from its cache, and with them
-    `scipy.linalg`, only to see whether it is there: 15 MB of memory and a tenth of a second. None
-    of our loops calls a product of numba's, and where another program's do, numba loads it with
-    these. It does nothing where they are there.
-    """
-    if _ASKS in sys.modules:
-        return
-    owner: Any = import_module(_OWNER)
-    known = owner.ensure_blas
-    owner.ensure_blas = lambda: None  # SciPy is there: this package cannot be without it
-    try:
-        asks: Any = import_module(_ASKS)
-    finally:
-        owner.ensure_blas = known
-    asks.ensure_blas = known
-
-
-_load_arrays()
 
 _SOURCES = sorted(Path(__file__).parents[1].rglob("*.py"))
 """All backends: constants of any of them are in compiled code."""
@@ -79,12 +53,17 @@ class Loaded(JITCodeLibrary):
 
     _instructions: bytes
 
-    def shed(self) -> None:
-        """Free the instructions; they are read again when a function is to be linked to it."""
-        module: Any = self._shared_module
-        self._instructions = module.as_bitcode()
-        self._shared_module = None
-        module.close()
+    @classmethod
+    def load(cls, codegen: Any, name: str, data: Sequence[bytes], symbols: set[str]) -> Any:
+        """Return the library of machine code and instructions, which defines such symbols."""
+        library = codegen.create_library(name)
+        library.__class__ = cls
+        code, library._instructions = data
+        library.enable_object_caching()
+        library._set_compiled_object(code)
+        library._finalize_final_module()
+        codegen._engine._defined_symbols |= symbols
+        return library
 
     def _get_module_for_linking(self) -> Any:
         if self._shared_module is None:
@@ -92,21 +71,50 @@ class Loaded(JITCodeLibrary):
         return self._shared_module
 
 
+class _Loading:
+    """A context of numba's that loads such libraries."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def codegen(self) -> Any:
+        """Return what loads libraries."""
+        return self
+
+    def unserialize_library(self, saved: Any) -> Any:
+        """Return the library that was saved."""
+        name, _, (*data, symbols) = saved
+        return Loaded.load(self._context.codegen(), name, data, symbols)
+
+
 def _lighten(cache: Any) -> None:
-    """Have a function's cache load it so."""
+    """Have a function's cache load it so, and nothing that only compilation needs.
+
+    numba makes all the types and functions that it knows ready before it loads anything, which
+    takes longer than to load our loops. Compilation begins with the same.
+    """
     forms: Any = cache._impl
-    known = forms.rebuild
+    reduced, rebuilt = forms.reduce, forms.rebuild
+
+    def reduce(result: Any) -> Any:
+        (name, kind, data), *others = reduced(result)
+        module = result.library._get_module_for_linking()
+        named = (*module.functions, *module.global_variables)
+        symbols = {one.name for one in named if not one.is_declaration}
+        return (name, kind, (*data, symbols)), *others
 
     def rebuild(context: Any, payload: Any) -> Any:
-        result = known(context, payload)
-        library: Any = result.library
-        if type(library) is JITCodeLibrary and library._shared_module is not None:
-            library.__class__ = Loaded
-            shed: Any = Loaded.shed
-            shed(library)
-        return result
+        return rebuilt(_Loading(context), payload)._replace(target_context=context)
 
-    forms.rebuild = rebuild
+    def load_overload(signature: Any, context: Any) -> Any:
+        rtsys.initialize(context)
+        with cache._guard_against_spurious_io_errors():
+            return cache._load_overload(signature, context)
+
+    forms.reduce, forms.rebuild, cache.load_overload = reduce, rebuild, load_overload
 
 
 class CompiledPart(CPUDispatcher):
