@@ -7,6 +7,7 @@ column is wrong; 130 interrupted before there was anything to close in order.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -123,6 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, see above.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:  # the process is the command's own
+        gc.disable()
     try:
         with standing() as out, _interrupts() as came:
             # Here, as most of the time before anything is there to be closed is that of imports.
@@ -131,6 +134,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return dispatch(given, came, out)
     except KeyboardInterrupt:
         return 130
+
+
+def started() -> None:
+    """Have Python search for garbage again, but not among what there was before the first event.
+
+    While modules are imported it would search 300 times, a tenth of the time until then.
+    """
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager

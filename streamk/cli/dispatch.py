@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from connectors.errors import BadRecord, BadURL, ConnectorError
 from streamk import __version__
-from streamk.cli import ForPeople
+from streamk.cli import ForPeople, started
 from streamk.cli.arguments import UsageError, nearest
 from streamk.errors import InvalidInput, StreamkError
 from streamk.extensions import find, provided
@@ -59,7 +59,10 @@ def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) ->
     name = given[0] if given and given[0] in COMMANDS else ""
     program = f"streamk {name}".rstrip()
     try:
-        status = _command(name)(given[1:]) if name else _top(given)
+        command = _command(name) if name else None
+        if name != "run":  # which says itself when it has
+            started()
+        status = _top(given) if command is None else command(given[1:])
     except SystemExit:  # after --help
         status, name = 0, ""
     except Exception as error:

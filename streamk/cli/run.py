@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.registry import schemes
+from streamk.cli import started
 from streamk.cli.arguments import (
     Parser,
     UsageError,
@@ -99,7 +100,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run a stream, and report how it went."""
     options = _options(arguments)
     with ExitStack() as stack, told_by_options():
-        report = _engine(options, stack).run()
+        engine = _engine(options, stack)
+        started()
+        report = engine.run()
     show(report, options)
     return 0
 

@@ -390,7 +390,7 @@ class NamedDecoder:
         if not slow and len(places) == len(table):
             in_order = np.array_equal(places, np.arange(len(places)))
             return (numbers if in_order else numbers[:, np.argsort(places)]), labels, index
-        good = np.union1d(index, np.array(list(slow), dtype=np.int64))
+        good = np.array(sorted({*index.tolist(), *slow}), dtype=np.int64)
         at = np.searchsorted(good, index)
         X = np.zeros((len(good), len(table)))
         y: list[Any] = [None] * len(good)

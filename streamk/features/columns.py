@@ -51,7 +51,7 @@ def column_keys(columns: Iterable[Column]) -> NDArray[np.uint64]:
     """
     names = list(columns)
     keys = np.array([column_key(name) for name in names], dtype=np.uint64)
-    if len(np.unique(keys)) < len(keys):
+    if len(set(keys.tolist())) < len(keys):
         twice = sorted({str(name) for name in names if names.count(name) > 1})
         raise InvalidInput(f"columns come twice: {', '.join(twice) or 'a name and its hash'}")
     return keys

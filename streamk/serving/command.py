@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import ssl
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
@@ -89,6 +88,8 @@ def main(arguments: Sequence[str]) -> int:
             max_age=options.get("max_age"),
             log=log,
         )
+        import ssl
+
         try:
             server = Server(app, connections=options.get("max_connections", 1000), **tls)
         except ssl.SSLError as error:
