@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -74,7 +73,9 @@ def test_no_function_takes_over_its_callers_arithmetic():
 
 def test_numba_has_what_is_changed_in_it():
     """Names that numba does not promise; in another version they are to be looked at again."""
-    from numba.core.caching import CompileResultCacheImpl, IndexDataCacheFile
+    from numba.core.caching import Cache, CompileResultCacheImpl, IndexDataCacheFile
+    from numba.core.codegen import JITCodeLibrary, JitEngine
+    from numba.core.runtime.nrt import rtsys
 
     from streamk.backends.numba_backend import compiling
 
@@ -85,11 +86,48 @@ def test_numba_has_what_is_changed_in_it():
         compiling.PartCompiler,
     ):
         hooks = {name for name in vars(kind) if name == "__call__" or not name.startswith("__")}
-        assert hooks - {"shed"} <= set(dir(kind.__base__)), kind
+        assert hooks - {"load"} <= set(dir(kind.__base__)), kind
     assert "_source_stamp" in vars(IndexDataCacheFile("", "one", "stamp"))
-    assert callable(CompileResultCacheImpl.rebuild)
-    for name in (compiling._OWNER, compiling._ASKS):
-        assert callable(importlib.import_module(name).ensure_blas)
+    assert {"load_overload", "_load_overload"} <= vars(Cache).keys()
+    assert {"reduce", "rebuild"} <= vars(CompileResultCacheImpl).keys()
+    assert {"enable_object_caching", "_set_compiled_object"} <= set(dir(JITCodeLibrary))
+    assert JitEngine(None)._defined_symbols == set()
+    assert callable(rtsys.initialize)
+
+
+LINKED = """
+import sys
+import numpy as np
+from numba import njit
+from streamk.backends.numba_backend.centers import _lay as lay
+
+X, slots = np.arange(6.0).reshape(3, 2), np.array([2, 0, 1])
+
+def twice(X, slots, laid):
+    lay(X, slots, laid)
+    laid *= 2
+
+def laid(function):
+    found = np.zeros((1, 2, 32))
+    function(X, slots, found)
+    return found
+
+alone = laid(lay)
+print("scipy.linalg" in sys.modules)
+assert np.array_equal(laid(njit(twice)), 2 * alone)
+print([*lay.stats.cache_hits.values()])
+"""
+
+
+def test_what_comes_from_the_cache_is_linked_to_what_is_compiled(tmp_path):
+    """And until then nothing is loaded that only compilation needs."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (
+        subprocess.check_output([sys.executable, "-c", LINKED], env=environment, text=True)
+        for _ in range(2)
+    )
+    assert first == "True\n[]\n"
+    assert second == "False\n[1]\n"
 
 
 # --- what is learned does not depend on whether the loops were compiled just now or l -------------

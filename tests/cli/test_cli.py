@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import inspect
 import json
 import os
@@ -863,6 +864,22 @@ def test_inspect_tells_the_step_that_predicts_and_finds_damage(home: Path) -> No
     assert "there is no schema yet" in err
 
 
+# --- start ----------------------------------------------------------------------------------------
+
+
+def test_garbage_is_not_searched_for_among_what_was_there_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["streamk", "--version"])
+    try:
+        assert cli.main() == 0
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+    assert capsys.readouterr().out.startswith("streamk ")
+
+
 # --- demo -----------------------------------------------------------------------------------------
 
 
@@ -872,6 +889,7 @@ def test_the_demo_ends_with_a_table_and_a_picture(tmp_path: Path) -> None:
     (made / "state" / "member-0").mkdir(parents=True)
     (made / "predictions.ndjson").write_text("of an earlier demo\n")
     out, err = streamk("demo", cwd=tmp_path)
+    assert err.startswith("streamk demo: loading; a first run on a machine compiles")
     assert "resuming from streamk-demo/state" in err
     rows = re.findall(r"^(\S.*\S) +([\d.]+)% +[\d.]+ +[\d,]+$", out, re.MULTILINE)
     accuracy = {name: float(figure) for name, figure in rows}

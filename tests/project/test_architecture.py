@@ -76,7 +76,7 @@ HOMES = {
     "ray": ("streamk.distributed",),
     "river": (
         "streamk.adapters.river",
-        "streamk.cli.demo",
+        "streamk.cli.demo_run",
         "streamk.conformal.river",
         "streamk.drift.river",
         "streamk.engine.evaluation.river_metrics",
