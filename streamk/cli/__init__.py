@@ -124,8 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, see above.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments is None:  # the process is the command's own
+    if arguments is None and gc.isenabled():  # the process is the command's own
         gc.disable()
+        _starting.append(True)
     try:
         with standing() as out, _interrupts() as came:
             # Here, as most of the time before anything is there to be closed is that of imports.
@@ -136,12 +137,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+_starting: list[bool] = []
+"""Holds something while Python does not search for garbage."""
+
+
 def started() -> None:
     """Have Python search for garbage again, but not among what there was before the first event.
 
     While modules are imported it would search 300 times, a tenth of the time until then.
     """
-    if not gc.isenabled():
+    if _starting:
+        _starting.clear()
         gc.freeze()
         gc.enable()
 
