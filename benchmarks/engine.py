@@ -254,7 +254,11 @@ def write(path: Path, values: Sequence[bytes]) -> None:
 # client and the machine take; the client of that loop is the engine's, with the connector's
 # settings. Producing and consuming is done by the connector's first choice for all.
 #
-# Engine and echo take turns. A ratio is that of a round; the table has the medians of all rounds.
+# A third contestant is the echo that computes for an event as long as the engine did in that round
+# more than the echo: it shows what any program waits that needs so much of the processor. The cores
+# that each process used are in the results, not in the table.
+#
+# They take turns. A ratio is that of a round; the table has the medians of all rounds.
 
 RATES = (100, 1_000, 10_000, 30_000)
 """Events/s."""
@@ -265,6 +269,10 @@ PATIENCE = 120.0
 """Seconds without a prediction after which the run is given up."""
 
 Server = Callable[[str, str, str], None]
+
+
+_PREFIX = {"engine": "", "busy echo": "busy_"}
+"""Of the names of ratios to the echo."""
 
 
 def measure_latency(
@@ -288,16 +296,21 @@ def measure_latency(
 
 
 def _case(broker: Broker, values: list[bytes], rate: int, n: int, rounds: int) -> dict[str, Any]:
-    found: dict[str, list[dict[str, float]]] = {"engine": [], "echo": []}
+    found: dict[str, list[dict[str, float]]] = {"engine": [], "busy echo": [], "echo": []}
     for number in range(rounds):
         for name, serve in (("engine", _serve), ("echo", _echo)):
             found[name].append(_measure(broker, serve, values, rate, n))
-            common.note(f"    round {number + 1}: {name}: {found[name][-1]}")
+        cores = (found[name][-1]["serves_cores"] for name in ("engine", "echo"))
+        busy = partial(_echo, seconds=max(0.0, next(cores) - next(cores)) / rate)
+        found["busy echo"].append(_measure(broker, busy, values, rate, n))
+        for name, many in found.items():
+            common.note(f"    round {number + 1}: {name}: {many[-1]}")
     ratios = {}
-    for p in PERCENTILES:
-        key = f"p{p}_ms"
-        pairs = zip(found["engine"], found["echo"], strict=True)
-        ratios[f"p{p}"] = common.spread(ours[key] / echo[key] for ours, echo in pairs)
+    for name, prefix in _PREFIX.items():
+        for p in PERCENTILES:
+            pairs = zip(found[name], found["echo"], strict=True)
+            of_echo = (one[f"p{p}_ms"] / echo[f"p{p}_ms"] for one, echo in pairs)
+            ratios[f"{prefix}p{p}"] = common.spread(of_echo)
     return {
         "rate": rate,
         "client": CLIENT,
@@ -326,8 +339,16 @@ def _measure(
     try:
         with reader(address, predictions) as take:
             _receive(take, WARM_UP)
+            pids = {
+                "serves": server.pid,
+                "sends": producer.pid,
+                "reads": os.getpid(),
+                "broker": broker.pid,  # None of one started elsewhere
+            }
+            before = {name: cpu_seconds(pid) for name, pid in pids.items() if pid}
             mine.send("go")
             arrived = _receive(take, n)
+            used = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items() if pid}
         began, ended = mine.recv()
     finally:
         # SIGTERM: the engine stops in order; the producer may wait for a word that never comes.
@@ -339,6 +360,7 @@ def _measure(
         "sent_per_s": round((n - 1) / max(ended - began, 1) * 1e9, 1),
         **{f"p{p}_ms": round(float(np.percentile(waited, p)), 3) for p in PERCENTILES},
         "max_ms": round(float(waited.max()), 3),
+        **{f"{name}_cores": round(seconds * rate / n, 3) for name, seconds in used.items()},
     }
 
 
@@ -397,13 +419,17 @@ def _serve(address: str, events: str, predictions: str) -> None:
     ).run()
 
 
-def _echo(address: str, events: str, predictions: str) -> None:
-    """Send each event back, until SIGTERM."""
+def _echo(address: str, events: str, predictions: str, *, seconds: float = 0.0) -> None:
+    """Send each event back, until SIGTERM; compute for so many seconds of a core an event first."""
     writer = Writer(address, predictions)
     done = 0
     with reader(address, events) as take:
         while True:
-            for value in take(0.1):
+            values = take(0.1)
+            until = time.thread_time() + seconds * len(values)
+            while seconds and time.thread_time() < until:
+                pass
+            for value in values:
                 writer.send(value, [("streamk-offset", b"%d" % done)])
                 done += 1
 
@@ -414,13 +440,17 @@ def render_latency(found: Mapping[str, Any]) -> str:
     for case in found["cases"]:
         for name, figures in case["figures"].items():
             cells = [f"{figures[key]['median']:,.1f}" for key in ("p50_ms", "p99_ms", "max_ms")]
-            ratios = [f"{case['ratios'][f'p{p}']['median']:.2f}" for p in PERCENTILES]
+            known = name in _PREFIX
+            ratios = [
+                f"{case['ratios'][f'{_PREFIX[name]}p{p}']['median']:.2f}" if known else ""
+                for p in PERCENTILES
+            ]
             rows.append(
                 [
                     f"{case['rate']:,} events/s, {case['client']}: {name}",
                     f"{figures['sent_per_s']['median']:,.0f}",
                     *cells,
-                    *(ratios if name == "engine" else ["", ""]),
+                    *ratios,
                 ]
             )
     header = ["event in to prediction out, ms", "sent/s", "p50", "p99", "max", "p50 ratio", "p99"]
