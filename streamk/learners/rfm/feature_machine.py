@@ -195,7 +195,7 @@ class FeatureMachine(Supervised):
         rounds: int = 4,
         buffer_size: int = 4096,
         reservoir_size: int = 28_672,
-        first: int = 64,
+        first: int = 128,
         every: int = 16_384,
         swap_delay: int = 256,
         max_width: int | None = None,

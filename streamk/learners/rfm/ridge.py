@@ -238,9 +238,9 @@ def _solved(factor: Numbers, Y: Numbers) -> Numbers:
     )
 
 
-PART = 3_072
+PART = 1_024
 """Events whose equations are solved together."""
-SHARED = 2_048
+SHARED = 512
 """Events of one part that are in the next one, too."""
 _RIDGES = Domain(least=1e-12, most=1e12)
 

@@ -534,38 +534,54 @@ def _left_out(
 def rounds_in_leaves(
     family: Family,
     fold: Fold,
+    metric: Metric,
     *,
     ridges: Sequence[float],
+    first: float,
     rounds: int,
     error: str,
     size: int,
     n_gradients: int,
 ) -> list[MetricRound]:
-    """Go through the rounds of one family, with a function of its own for each part of space.
+    """Go through rounds of one family from a metric on, with a function for each part of space.
 
     The metric of a round is the average gradient outer product of all leaves' functions, at so many
     events of each. A leaf is divided from `size` events on: to solve for n events takes
-    ``n size^2 / 3`` multiplications at most. Each round has its regularization, and those after
-    have the last one.
+    ``n size^2 / 6`` multiplications at most. The regularization goes down the ladder of `ridges`
+    from `first` on, by a step a round, as long as errors fall.
     """
-    metric, found = family.identity(fold.S.shape[1]), list[MetricRound]()
+    found, place, goes_on = list[MetricRound](), list(ridges).index(first), True
     while True:
-        ridge = ridges[min(len(found), len(ridges) - 1)]
-        P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
-        F, solved = np.tile(fold.middle, (len(Q), 1)), list[tuple[Numbers, Numbers]]()
-        for rows, asked in _leaves(P, Q, size):
-            A = SingleRidge(family.kernel, P[rows], fold.Y[rows] - fold.middle).solve(ridge)
-            F[asked] += family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32) @ A
-            solved.append((rows, A))
-        missed = error_of(ERRORS[error](F - fold.labels))
-        found.append(MetricRound(len(found), metric, ridge, missed, F))
+        places = [place, place - 1] if goes_on and place else [place]
+        errors, F, solved = _solved_in_leaves(family, fold, metric, [ridges[k] for k in places], size, error)
+        best = int(np.argmin(errors))
+        goes_on, place = best == 1, places[best]
+        F = F[best] + fold.middle
+        found.append(MetricRound(len(found), metric, ridges[place], errors[best], F))
         if ended([one.error for one in found], rounds, 1):
             return found
         M = np.zeros(metric.root.shape)
-        for rows, A in solved:
-            own = agop(family, metric, P[rows[:n_gradients]], P[rows], A)
-            M += len(rows) * (own.diagonal if family.diagonal else own.matrix)
-        metric = normalized(family, Metric.of(M / len(P)), fold.S)
+        for P, coefficients in solved:
+            own = agop(family, metric, P[:n_gradients], P, coefficients[best])
+            M += len(P) * (own.diagonal if family.diagonal else own.matrix)
+        metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
+
+
+def _solved_in_leaves(
+    family: Family, fold: Fold, metric: Metric, ridges: Sequence[float], size: int, error: str
+) -> tuple[list[float], list[Numbers], list[tuple[Numbers, list[Numbers]]]]:
+    """Return errors and predictions of each regularization, and each leaf's points and functions."""
+    P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
+    F, solved = np.zeros((len(ridges), *fold.labels.shape)), list[tuple[Numbers, list[Numbers]]]()
+    for rows, asked in _leaves(P, Q, size):
+        leaf = SingleRidge(family.kernel, P[rows], fold.Y[rows] - fold.middle)
+        K = family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32)
+        each = [leaf.solve(ridge) for ridge in ridges]
+        for place, A in enumerate(each):
+            F[place, asked] = K @ A
+        solved.append((P[rows], each))
+    targets = fold.labels - fold.middle
+    return [error_of(ERRORS[error](own - targets)) for own in F], list(F), solved
 
 
 def _leaves(P: Numbers, Q: Numbers, size: int) -> Iterator[tuple[Numbers, Numbers]]:

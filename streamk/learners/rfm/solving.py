@@ -100,16 +100,16 @@ _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
 _CROSSED = 256
 """Events up to which there is cross-validation instead."""
-_FEW_EVENTS, _EXPLORED = 800, 1
+_FEW_EVENTS, _EXPLORED = 400, 1
 """Events by which families are compared, and rounds after round 0."""
-_FINALISTS, _MORE_EVENTS = 3, 1_600
+_FINALISTS, _MORE_EVENTS = 3, 1_024
 """Families that are compared once more, with all their rounds, on so many events. From these on it
 is judged whether they have paid."""
 _NEAR = 1.03
 """Ratio of errors up to which another family is about as good as the best one on few events."""
-_MOST_EVENTS, _LEAF = 8_192, 2_049
+_MOST_EVENTS, _LEAF, _MORE_ROUNDS = 8_192, 1_025, 3
 """Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
-_GRADIENTS, _IN_A_LEAF, _OF_PRODUCTS = 800, 1_024, 200
+_GRADIENTS, _IN_A_LEAF, _OF_PRODUCTS = 400, 256, 100
 """Events at which gradients are taken for each of these metrics, at most: of a function, of one of
 a leaf, and of any where a kernel is a product over the columns, whose gradients take longer."""
 _FULL = 1.01
@@ -253,25 +253,22 @@ class Beginning:
         as_many = least(found[: _EXPLORED + 1])
         pays = not many or as_many.error < _PAYS * few[place].error
         if pays and len(rest) >= 2 * _MORE_EVENTS:
-            most = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
+            most = self._in_leaves(best, rest[:_MOST_EVENTS], held, kept)
             pays = most.error < _MISLEADS * kept.error
             kept = min(most, kept, key=lambda one: one.error)
         return best, kept, pays
 
     def _in_leaves(
-        self,
-        family: Family,
-        rows: Numbers,
-        held: Numbers,
-        rounds: int,
-        known: Sequence[MetricRound],
+        self, family: Family, rows: Numbers, held: Numbers, known: MetricRound
     ) -> MetricRound:
-        """Return the best round by more events, with the regularizations of the known ones."""
+        """Return the best round by more events, from a known one on."""
         found = rounds_in_leaves(
             family,
             Fold.of(self.X, self.targets, rows, held, family.scale),
-            ridges=[one.ridge for one in known],
-            rounds=rounds,
+            known.metric,
+            ridges=_LADDER,
+            first=known.ridge,
+            rounds=_MORE_ROUNDS,
             error=self._error,
             size=_LEAF,
             n_gradients=_gradients(family, _IN_A_LEAF),
