@@ -124,7 +124,8 @@ class MetricRidge(OnlineKernelRidge):
         if self._next_base is None:
             return
         base = self._next_base.result()
-        base.add_columns(self._columns_since)
+        if self._columns_since:
+            base.add_columns(self._columns_since)
         self._base, self._next_base, self._columns_since = base, None, 0
         if not self._keeps:
             self._base.forget_factor()

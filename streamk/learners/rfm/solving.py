@@ -98,9 +98,9 @@ _LADDER = RIDGES[2:]
 differences of numbers too large for it."""
 _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
-_CROSSED = 256
+_CROSSED = 128
 """Events up to which there is cross-validation instead."""
-_FEW_EVENTS, _EXPLORED = 400, 1
+_FEW_EVENTS, _EXPLORED = 512, 1
 """Events by which families are compared, and rounds after round 0."""
 _FINALISTS, _MORE_EVENTS = 3, 1_024
 """Families that are compared once more, with all their rounds, on so many events. From these on it
@@ -211,7 +211,7 @@ class Beginning:
             _handicaps(chosen),
             self.X,
             self.targets,
-            rounds=recipe.rounds,
+            rounds=min(recipe.rounds, _EXPLORED),
             ridges=_LADDER,
             error=self._error,
         )
