@@ -390,9 +390,9 @@ class FeatureMachine(Supervised):
         targets = self._function.targets(y)
         now = Beginning(X, y, targets, self.classes, self._task, seed)
         known = self._function
-        recipe = replace(self._recipe, errors=known.errors)
+        recipe = replace(self._recipe, errors=known.errors, known=known.solved_with)
         if self._when.is_settled:
-            recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
+            recipe = replace(recipe, settled=True, most=_GROWTH * known.n_solved)
         at = self.n_events + self._when.delay(len(y))
         self._next = Replacement(at, lambda: now.solved(recipe))
 

@@ -61,7 +61,7 @@ class MetricRidge(OnlineKernelRidge):
 
     TYPE = "metric-ridge"
     WORK = 1_024
-    RIDGES = (*OnlineKernelRidge.RIDGES, 1e9)
+    RIDGES = (0.5, 1e9)
     """By the last one nothing is learned but by the first part."""
     _base: SolvedPart | None = None
     _next_base: Background[SolvedPart] | None = None

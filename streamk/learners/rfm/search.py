@@ -531,57 +531,71 @@ def _left_out(
 # A function for each part of space
 
 
+class Start(NamedTuple):
+    """Where rounds in leaves may begin: a family, its events, a metric and a regularization."""
+
+    family: Family
+    fold: Fold
+    metric: Metric
+    ridge: float
+
+
 def rounds_in_leaves(
-    family: Family,
-    fold: Fold,
-    metric: Metric,
+    starts: Sequence[Start],
     *,
     ridges: Sequence[float],
-    first: float,
     rounds: int,
     error: str,
     size: int,
-    n_gradients: int,
-) -> list[MetricRound]:
-    """Go through rounds of one family from a metric on, with a function for each part of space.
+    n_gradients: Callable[[Family], int],
+) -> tuple[Family, list[MetricRound]]:
+    """Go through rounds from the best of some metrics on, with a function for each part of space.
 
     The metric of a round is the average gradient outer product of all leaves' functions, at so many
     events of each. A leaf is divided from `size` events on: to solve for n events takes
-    ``n size^2 / 6`` multiplications at most. The regularization goes down the ladder of `ridges`
-    from `first` on, by a step a round, as long as errors fall.
+    ``n size^2 / 6`` multiplications at most. The regularization goes down the ladder of `ridges`,
+    by a step a round, as long as errors fall.
     """
-    found, place, goes_on = list[MetricRound](), list(ridges).index(first), True
-    while True:
-        places = [place, place - 1] if goes_on and place else [place]
-        errors, F, solved = _solved_in_leaves(family, fold, metric, [ridges[k] for k in places], size, error)
-        best = int(np.argmin(errors))
-        goes_on, place = best == 1, places[best]
-        F = F[best] + fold.middle
-        found.append(MetricRound(len(found), metric, ridges[place], errors[best], F))
-        if ended([one.error for one in found], rounds, 1):
-            return found
-        M = np.zeros(metric.root.shape)
-        for P, coefficients in solved:
-            own = agop(family, metric, P[:n_gradients], P, coefficients[best])
+    turns = [_solved_in_leaves(one, ridges, size, error) for one in starts]
+    best = min(range(len(starts)), key=lambda place: turns[place][0].error)
+    (family, fold, *_), (turn, solved, goes_on) = starts[best], turns[best]
+    found = [turn]
+    while not ended([one.error for one in found], rounds, 1):
+        M = np.zeros(turn.metric.root.shape)
+        for P, A in solved:
+            own = agop(family, turn.metric, P[: n_gradients(family)], P, A)
             M += len(P) * (own.diagonal if family.diagonal else own.matrix)
         metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
+        start = Start(family, fold, metric, turn.ridge)
+        turn, solved, goes_on = _solved_in_leaves(start, ridges, size, error, lower=goes_on)
+        found.append(turn._replace(number=len(found)))
+    return family, found
 
 
 def _solved_in_leaves(
-    family: Family, fold: Fold, metric: Metric, ridges: Sequence[float], size: int, error: str
-) -> tuple[list[float], list[Numbers], list[tuple[Numbers, list[Numbers]]]]:
-    """Return errors and predictions of each regularization, and each leaf's points and functions."""
+    start: Start, ridges: Sequence[float], size: int, error: str, *, lower: bool = True
+) -> tuple[MetricRound, list[tuple[Numbers, Numbers]], bool]:
+    """Solve for functions in leaves, by a regularization and, if that is asked, the next lower one.
+
+    Returns the round, the points and coefficients of each leaf, and whether the lower one was
+    better.
+    """
+    family, fold, metric, ridge = start
+    place = list(ridges).index(ridge)
+    tried = [ridge, *ridges[max(0, place - lower) : place]]
     P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
-    F, solved = np.zeros((len(ridges), *fold.labels.shape)), list[tuple[Numbers, list[Numbers]]]()
+    F, solved = np.zeros((len(tried), *fold.labels.shape)), list[tuple[Numbers, list[Numbers]]]()
     for rows, asked in _leaves(P, Q, size):
         leaf = SingleRidge(family.kernel, P[rows], fold.Y[rows] - fold.middle)
         K = family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32)
-        each = [leaf.solve(ridge) for ridge in ridges]
-        for place, A in enumerate(each):
-            F[place, asked] = K @ A
+        each = [leaf.solve(one) for one in tried]
+        F[:, asked] = [K @ A for A in each]
         solved.append((P[rows], each))
-    targets = fold.labels - fold.middle
-    return [error_of(ERRORS[error](own - targets)) for own in F], list(F), solved
+    F += fold.middle
+    errors = [error_of(ERRORS[error](own - fold.labels)) for own in F]
+    best = int(np.argmin(errors))
+    turn = MetricRound(0, metric, tried[best], errors[best], F[best])
+    return turn, [(points, each[best]) for points, each in solved], best > 0
 
 
 def _leaves(P: Numbers, Q: Numbers, size: int) -> Iterator[tuple[Numbers, Numbers]]:

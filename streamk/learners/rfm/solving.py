@@ -17,7 +17,7 @@ from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
 from streamk.learners.rfm.machine import families
-from streamk.learners.rfm.metric import PRODUCTS, Columns, Weights, mean_error
+from streamk.learners.rfm.metric import PRODUCTS, Columns, Metric, Weights, mean_error
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.search import (
@@ -26,6 +26,7 @@ from streamk.learners.rfm.search import (
     Fold,
     MetricRound,
     SearchLimits,
+    Start,
     Starts,
     cross_validated,
     least,
@@ -107,7 +108,7 @@ _FINALISTS, _MORE_EVENTS = 3, 1_024
 is judged whether they have paid."""
 _NEAR = 1.03
 """Ratio of errors up to which another family is about as good as the best one on few events."""
-_MOST_EVENTS, _LEAF, _MORE_ROUNDS = 8_192, 1_025, 3
+_MOST_EVENTS, _LEAF, _MORE_ROUNDS = 8_192, 1_025, 5
 """Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
 _GRADIENTS, _IN_A_LEAF, _OF_PRODUCTS = 400, 256, 100
 """Events at which gradients are taken for each of these metrics, at most: of a function, of one of
@@ -135,8 +136,10 @@ class MetricRecipe:
     capacity: int
     """Of the tree: events that all leaves together solve for, see `MetricTree`."""
     max_classes: int
-    family: Family | None = None
-    """Of the function before, if no others are to be compared with it."""
+    known: tuple[Family, Metric, float] | None = None
+    """Family, metric and regularization of the function before."""
+    settled: bool = False
+    """No other families are compared with that one."""
     most: int = 2**62
     """Events that are solved for at once, and more only as they come."""
     errors: Sequence[float] | None = None
@@ -150,8 +153,8 @@ class MetricRecipe:
         InvalidInput
             If kernel and metric do not fit each other.
         """
-        if self.family is not None:
-            return [self.family]
+        if self.settled and self.known is not None:
+            return [self.known[0]]
         if self.kernel is not None:
             return families(self.kernel, None, self.metric, d)
         # A column that goes on rising, as the time does, leaves the range of the events that a
@@ -250,30 +253,32 @@ class Beginning:
         place = min(more, key=lambda place: factors[place] * least(more[place]).error)
         best, found = chosen[place], more[place]
         kept = least(found)
+        if len(rest) >= 2 * _MORE_EVENTS:
+            best, most = self._in_leaves(best, kept, recipe, rest[:_MOST_EVENTS], held)
+            return best, min(most, kept, key=lambda one: one.error), most.error < _MISLEADS * kept.error
         as_many = least(found[: _EXPLORED + 1])
-        pays = not many or as_many.error < _PAYS * few[place].error
-        if pays and len(rest) >= 2 * _MORE_EVENTS:
-            most = self._in_leaves(best, rest[:_MOST_EVENTS], held, kept)
-            pays = most.error < _MISLEADS * kept.error
-            kept = min(most, kept, key=lambda one: one.error)
-        return best, kept, pays
+        return best, kept, not many or as_many.error < _PAYS * few[place].error
 
     def _in_leaves(
-        self, family: Family, rows: Numbers, held: Numbers, known: MetricRound
-    ) -> MetricRound:
-        """Return the best round by more events, from a known one on."""
-        found = rounds_in_leaves(
-            family,
-            Fold.of(self.X, self.targets, rows, held, family.scale),
-            known.metric,
+        self, family: Family, fresh: MetricRound, recipe: MetricRecipe, rows: Numbers, held: Numbers
+    ) -> tuple[Family, MetricRound]:
+        """Return the best round by more events, from a fresh metric on or from that in use."""
+        each = [(family, fresh.metric, fresh.ridge)]
+        if recipe.known is not None:
+            each.append(recipe.known)
+        starts = [
+            Start(one, Fold.of(self.X, self.targets, rows, held, one.scale), metric, ridge)
+            for one, metric, ridge in each
+        ]
+        family, found = rounds_in_leaves(
+            starts,
             ridges=_LADDER,
-            first=known.ridge,
             rounds=_MORE_ROUNDS,
             error=self._error,
             size=_LEAF,
-            n_gradients=_gradients(family, _IN_A_LEAF),
+            n_gradients=lambda one: _gradients(one, _IN_A_LEAF),
         )
-        return least(found)
+        return family, least(found)
 
     def _rounds(
         self,
