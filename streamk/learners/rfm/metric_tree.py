@@ -216,7 +216,11 @@ class MetricTree:
     def solved_with(self) -> tuple[Family, Metric, float] | None:
         """Family, metric and regularization of the solution."""
         family, solution = self.family, self._leaves[0].solution
-        return None if family is None or solution is None else (family, self.map.metric, solution.ridge)
+        return (
+            None
+            if family is None or solution is None
+            else (family, self.map.metric, solution.ridge)
+        )
 
     @property
     def errors(self) -> list[float] | None:

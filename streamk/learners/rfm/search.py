@@ -52,6 +52,8 @@ _GRADIENTS = 10_000
 """Events at which gradients are taken, if nothing else is said."""
 _PARTS = 3
 """Of cross-validation."""
+_FULL = 1.01
+"""Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
 
 
 # Functions, and events to compare them by
@@ -71,6 +73,11 @@ class Family:
         if isinstance(self.kernel, PowerExponential):
             return 0.5
         return 1.0 if isinstance(self.kernel, Laplacian) else 2.0
+
+    @property
+    def handicap(self) -> float:
+        """The factor of its errors where families are compared."""
+        return 1.0 if self.diagonal else _FULL
 
     def identity(self, d: int) -> Metric:
         """Return the metric of round 0."""
@@ -407,7 +414,6 @@ def turned(
 
 def cross_validated(
     families: Sequence[Family],
-    handicaps: Sequence[float],
     X: Numbers,
     Y: Numbers,
     *,
@@ -420,7 +426,7 @@ def cross_validated(
     The events X (n, d) with targets Y (n, outputs) are cut into three parts in their order, so that
     few have their neighbors in the stream on the other side. Each part is predicted by functions,
     and in metrics, of the others. Regularizations ascend, and are searched from the middle on, as
-    long as errors fall. Errors of families are multiplied by their handicaps.
+    long as errors fall.
 
     Returns
     -------
@@ -438,7 +444,7 @@ def cross_validated(
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
     >>> both = [Family("standard", Gaussian(bandwidth=s), True) for s in (0.01, 1.5)]
     >>> family, found = cross_validated(
-    ...     both, [1.0, 1.0], X, X[:, :1], rounds=2, ridges=[0.01, 0.1], error="squared"
+    ...     both, X, X[:, :1], rounds=2, ridges=[0.01, 0.1], error="squared"
     ... )
     >>> family.kernel.bandwidth, found.ridge, bool(found.metric.shares[0] > 0.9)
     (1.5, 0.01, True)
@@ -453,7 +459,7 @@ def cross_validated(
     paths = [
         _path(family, folds[family.scale], Y, starts, rounds, ridges, error) for family in families
     ]
-    lowest = [factor * least(path).error for factor, path in zip(handicaps, paths, strict=True)]
+    lowest = [one.handicap * least(path).error for one, path in zip(families, paths, strict=True)]
     best = int(np.argmin(lowest))
     family, kept = families[best], least(paths[best])
     if not np.isfinite(kept.error):
@@ -548,16 +554,21 @@ def rounds_in_leaves(
     error: str,
     size: int,
     n_gradients: Callable[[Family], int],
-) -> tuple[Family, list[MetricRound]]:
+) -> tuple[Family, float, list[MetricRound]]:
     """Go through rounds from the best of some metrics on, with a function for each part of space.
 
     The metric of a round is the average gradient outer product of all leaves' functions, at so many
     events of each. A leaf is divided from `size` events on: to solve for n events takes
     ``n size^2 / 6`` multiplications at most. The regularization goes down the ladder of `ridges`,
     by a step a round, as long as errors fall.
+
+    Returns the family, the least error of all starts, and the rounds from the best one on.
     """
-    turns = [_solved_in_leaves(one, ridges, size, error) for one in starts]
-    best = min(range(len(starts)), key=lambda place: turns[place][0].error)
+    turns = [solved_in_leaves(one, ridges, size, error) for one in starts]
+    errors = [
+        one.family.handicap * turn.error for one, (turn, *_) in zip(starts, turns, strict=True)
+    ]
+    best = int(np.argmin(errors))
     (family, fold, *_), (turn, solved, goes_on) = starts[best], turns[best]
     found = [turn]
     while not ended([one.error for one in found], rounds, 1):
@@ -567,12 +578,12 @@ def rounds_in_leaves(
             M += len(P) * (own.diagonal if family.diagonal else own.matrix)
         metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
         start = Start(family, fold, metric, turn.ridge)
-        turn, solved, goes_on = _solved_in_leaves(start, ridges, size, error, lower=goes_on)
+        turn, solved, goes_on = solved_in_leaves(start, ridges, size, error, lower=goes_on)
         found.append(turn._replace(number=len(found)))
-    return family, found
+    return family, min(turn.error for turn, *_ in turns), found
 
 
-def _solved_in_leaves(
+def solved_in_leaves(
     start: Start, ridges: Sequence[float], size: int, error: str, *, lower: bool = True
 ) -> tuple[MetricRound, list[tuple[Numbers, Numbers]], bool]:
     """Solve for functions in leaves, by a regularization and, if that is asked, the next lower one.

@@ -32,6 +32,7 @@ from streamk.learners.rfm.search import (
     least,
     refine,
     rounds_in_leaves,
+    solved_in_leaves,
 )
 from streamk.learners.rfm.splits import EventMap
 from streamk.losses import softmax
@@ -103,18 +104,14 @@ _CROSSED = 128
 """Events up to which there is cross-validation instead."""
 _FEW_EVENTS, _EXPLORED = 512, 1
 """Events by which families are compared, and rounds after round 0."""
-_FINALISTS, _MORE_EVENTS = 3, 1_024
-"""Families that are compared once more, with all their rounds, on so many events. From these on it
-is judged whether they have paid."""
-_NEAR = 1.03
-"""Ratio of errors up to which another family is about as good as the best one on few events."""
+_FINALISTS, _NEAR = 3, 1.03
+"""Families that are compared once more, and the ratio of errors up to which one is about as good as
+the best."""
 _MOST_EVENTS, _LEAF, _MORE_ROUNDS = 8_192, 1_025, 5
-"""Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
+"""Events by which that is done, those of a leaf that is divided meanwhile, and rounds."""
 _GRADIENTS, _IN_A_LEAF, _OF_PRODUCTS = 400, 256, 100
 """Events at which gradients are taken for each of these metrics, at most: of a function, of one of
 a leaf, and of any where a kernel is a product over the columns, whose gradients take longer."""
-_FULL = 1.01
-"""Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
 _PAYS = 0.97
 """Part of the error of few events below which more must bring it, by as many rounds."""
 _MISLEADS = 1.01
@@ -211,7 +208,6 @@ class Beginning:
         """Return the family and the round of least error in cross-validation."""
         return cross_validated(
             chosen,
-            _handicaps(chosen),
             self.X,
             self.targets,
             rounds=min(recipe.rounds, _EXPLORED),
@@ -228,81 +224,71 @@ class Beginning:
     ) -> tuple[Family, MetricRound, bool]:
         """Return the family of least error, and its best round.
 
-        Families are compared on few events, and the best ones of three kinds, if they are about as
-        good, with all rounds, on more. And whether these have paid: where more events do not lower
-        the error, as on streams that change or are noise for the most part, still more would be of
-        no use.
+        Families are compared on few events. The best one of each of three kinds, if they are about
+        as good, and the metric in use are compared on more, in leaves, and the best of these goes
+        on from round to round. And whether more events have paid: where they do not lower the
+        error, as on streams that change or are noise for the most part, still more would be of no
+        use.
         """
-        chosen, first = recipe.families(d), _LADDER[len(_LADDER) // 2]
-        factors, few = _handicaps(chosen), list[MetricRound]()
-        many = len(rest) >= _MORE_EVENTS
-        if many or len(chosen) > 1:
-            turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
-            starts = Starts()
-            few = [least(self._rounds(one, some, held, turns, first, starts)) for one in chosen]
-        errors = [factor * one.error for factor, one in zip(factors, few, strict=False)] or [1.0]
-        order = sorted(range(len(errors)), key=errors.__getitem__)
-        finalists = [order[0]]
-        if many:
-            near = [at for at in order if errors[at] <= _NEAR * errors[order[0]]]
-            finalists = _best_of_each_kind(chosen, near)[:_FINALISTS]
-        some, more, starts = rest[:_MORE_EVENTS], dict[int, list[MetricRound]](), Starts()
-        for place in finalists:
-            begun = few[place].ridge if few else first
-            more[place] = self._rounds(chosen[place], some, held, recipe.rounds, begun, starts)
-        place = min(more, key=lambda place: factors[place] * least(more[place]).error)
-        best, found = chosen[place], more[place]
-        kept = least(found)
-        if len(rest) >= 2 * _MORE_EVENTS:
-            best, most = self._in_leaves(best, kept, recipe, rest[:_MOST_EVENTS], held)
-            return best, min(most, kept, key=lambda one: one.error), most.error < _MISLEADS * kept.error
-        as_many = least(found[: _EXPLORED + 1])
-        return best, kept, not many or as_many.error < _PAYS * few[place].error
-
-    def _in_leaves(
-        self, family: Family, fresh: MetricRound, recipe: MetricRecipe, rows: Numbers, held: Numbers
-    ) -> tuple[Family, MetricRound]:
-        """Return the best round by more events, from a fresh metric on or from that in use."""
-        each = [(family, fresh.metric, fresh.ridge)]
+        few = self._explored(recipe.families(d), rest[:_FEW_EVENTS], held, recipe.rounds)
+        each = [(one, found.metric, found.ridge) for one, found in few]
         if recipe.known is not None:
             each.append(recipe.known)
-        starts = [
-            Start(one, Fold.of(self.X, self.targets, rows, held, one.scale), metric, ridge)
-            for one, metric, ridge in each
-        ]
-        family, found = rounds_in_leaves(
-            starts,
+        family, first, found = rounds_in_leaves(
+            [self._start(*one, rest[:_MOST_EVENTS], held) for one in each],
             ridges=_LADDER,
-            rounds=_MORE_ROUNDS,
+            rounds=_MORE_ROUNDS if recipe.rounds else 0,
             error=self._error,
             size=_LEAF,
             n_gradients=lambda one: _gradients(one, _IN_A_LEAF),
         )
-        return family, least(found)
+        kept, lowest = least(found), min(one.error for _, one in few)
+        pays = len(rest) < 2 * _FEW_EVENTS or first < _PAYS * lowest
+        if pays and len(rest) >= 2 * _SMALL:
+            last = self._start(family, kept.metric, kept.ridge, rest[:_SMALL], held)
+            pays = (
+                kept.error
+                < _MISLEADS * solved_in_leaves(last, [kept.ridge], _LEAF, self._error)[0].error
+            )
+        return family, kept, pays
 
-    def _rounds(
-        self,
-        family: Family,
-        rows: Numbers,
-        held: Numbers,
-        rounds: int,
-        first: float,
-        starts: Starts,
-    ) -> list[MetricRound]:
-        """Return the rounds of a family that learns some events, see `refine`."""
-        limits = SearchLimits(
-            rounds,
-            len(rows),
-            "random",
-            self.seed,
-            self._error,
-            patience=1,
-            single=True,
-            ladder=len(rows) > _FEW_EVENTS,
-            n_gradients=_gradients(family, _GRADIENTS),
-        )
-        fold = Fold.of(self.X, self.targets, rows, held, family.scale)
-        return refine(family, fold, limits, _LADDER, first, starts)
+    def _explored(
+        self, families: Sequence[Family], rows: Numbers, held: Numbers, rounds: int
+    ) -> list[tuple[Family, MetricRound]]:
+        """Return the best one of each kind of families, with its best round on few events.
+
+        There are three at most, and those alone that are about as good as the first.
+        """
+        starts, each = Starts(), list[tuple[float, int, MetricRound]]()
+        for place, one in enumerate(families):
+            limits = SearchLimits(
+                min(rounds, _EXPLORED),
+                len(rows),
+                "random",
+                self.seed,
+                self._error,
+                patience=1,
+                single=True,
+                ladder=False,
+                n_gradients=_gradients(one, _GRADIENTS),
+            )
+            fold = Fold.of(self.X, self.targets, rows, held, one.scale)
+            first = _LADDER[len(_LADDER) // 2]
+            found = least(refine(one, fold, limits, _LADDER, first, starts))
+            each.append((one.handicap * found.error, place, found))
+        each.sort(key=lambda one: one[:2])
+        kinds: dict[tuple[type[Kernel], bool], tuple[Family, MetricRound]] = {}
+        for error, place, found in each:
+            one = families[place]
+            if error <= _NEAR * each[0][0]:
+                kinds.setdefault((type(one.kernel), one.diagonal), (one, found))
+        return list(kinds.values())[:_FINALISTS] or [(families[each[0][1]], each[0][2])]
+
+    def _start(
+        self, family: Family, metric: Metric, ridge: float, rest: Numbers, held: Numbers
+    ) -> Start:
+        fold = Fold.of(self.X, self.targets, rest[:_MOST_EVENTS], held, family.scale)
+        return Start(family, fold, metric, ridge)
 
     def _function(
         self, recipe: MetricRecipe, family: Family, kept: MetricRound, held: Numbers, pays: bool
@@ -335,16 +321,3 @@ class Beginning:
 def _gradients(family: Family, others: int) -> int:
     """Return at how many events gradients are taken, of other kernels than products so many."""
     return _OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else others
-
-
-def _best_of_each_kind(families: Sequence[Family], order: Sequence[int]) -> list[int]:
-    """Return the first place in the order of each kernel's families, diagonal ones and others."""
-    best: dict[tuple[type[Kernel], bool], int] = {}
-    for place in order:
-        best.setdefault((type(families[place].kernel), families[place].diagonal), place)
-    return list(best.values())
-
-
-def _handicaps(families: Sequence[Family]) -> list[float]:
-    """Return the factors of the errors by which families are compared."""
-    return [1.0 if one.diagonal else _FULL for one in families]
