@@ -559,17 +559,17 @@ def rounds_in_leaves(
 
     The metric of a round is the average gradient outer product of all leaves' functions, at so many
     events of each. A leaf is divided from `size` events on: to solve for n events takes
-    ``n size^2 / 6`` multiplications at most. The regularization goes down the ladder of `ridges`,
-    by a step a round, as long as errors fall.
+    ``n size^2 / 6`` multiplications at most. The regularization goes up or down the ladder of
+    `ridges`, by a step a round, as long as errors fall.
 
     Returns the family, the least error of all starts, and the rounds from the best one on.
     """
-    turns = [solved_in_leaves(one, ridges, size, error) for one in starts]
+    turns = [solved_in_leaves(one, ridges, (0, -1, 1), size, error) for one in starts]
     errors = [
         one.family.handicap * turn.error for one, (turn, *_) in zip(starts, turns, strict=True)
     ]
     best = int(np.argmin(errors))
-    (family, fold, *_), (turn, solved, goes_on) = starts[best], turns[best]
+    (family, fold, *_), (turn, solved, step) = starts[best], turns[best]
     found = [turn]
     while not ended([one.error for one in found], rounds, 1):
         M = np.zeros(turn.metric.root.shape)
@@ -577,23 +577,23 @@ def rounds_in_leaves(
             own = agop(family, turn.metric, P[: n_gradients(family)], P, A)
             M += len(P) * (own.diagonal if family.diagonal else own.matrix)
         metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
-        start = Start(family, fold, metric, turn.ridge)
-        turn, solved, goes_on = solved_in_leaves(start, ridges, size, error, lower=goes_on)
+        start, steps = Start(family, fold, metric, turn.ridge), (0, step) if step else (0,)
+        turn, solved, step = solved_in_leaves(start, ridges, steps, size, error)
         found.append(turn._replace(number=len(found)))
     return family, min(turn.error for turn, *_ in turns), found
 
 
 def solved_in_leaves(
-    start: Start, ridges: Sequence[float], size: int, error: str, *, lower: bool = True
-) -> tuple[MetricRound, list[tuple[Numbers, Numbers]], bool]:
-    """Solve for functions in leaves, by a regularization and, if that is asked, the next lower one.
+    start: Start, ridges: Sequence[float], steps: Sequence[int], size: int, error: str
+) -> tuple[MetricRound, list[tuple[Numbers, Numbers]], int]:
+    """Solve for functions in leaves, by regularizations that are so many steps up a ladder.
 
-    Returns the round, the points and coefficients of each leaf, and whether the lower one was
-    better.
+    Returns the best round, the points and coefficients of each of its leaves, and its step.
     """
     family, fold, metric, ridge = start
     place = list(ridges).index(ridge)
-    tried = [ridge, *ridges[max(0, place - lower) : place]]
+    steps = [step for step in steps if 0 <= place + step < len(ridges)]
+    tried = [ridges[place + step] for step in steps]
     P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
     F, solved = np.zeros((len(tried), *fold.labels.shape)), list[tuple[Numbers, list[Numbers]]]()
     for rows, asked in _leaves(P, Q, size):
@@ -606,7 +606,7 @@ def solved_in_leaves(
     errors = [error_of(ERRORS[error](own - fold.labels)) for own in F]
     best = int(np.argmin(errors))
     turn = MetricRound(0, metric, tried[best], errors[best], F[best])
-    return turn, [(points, each[best]) for points, each in solved], best > 0
+    return turn, [(points, each[best]) for points, each in solved], steps[best]
 
 
 def _leaves(P: Numbers, Q: Numbers, size: int) -> Iterator[tuple[Numbers, Numbers]]:

@@ -246,10 +246,8 @@ class Beginning:
         pays = len(rest) < 2 * _FEW_EVENTS or first < _PAYS * lowest
         if pays and len(rest) >= 2 * _SMALL:
             last = self._start(family, kept.metric, kept.ridge, rest[:_SMALL], held)
-            pays = (
-                kept.error
-                < _MISLEADS * solved_in_leaves(last, [kept.ridge], _LEAF, self._error)[0].error
-            )
+            recent, *_ = solved_in_leaves(last, _LADDER, (0,), _LEAF, self._error)
+            pays = kept.error < _MISLEADS * recent.error
         return family, kept, pays
 
     def _explored(
@@ -277,11 +275,11 @@ class Beginning:
             found = least(refine(one, fold, limits, _LADDER, first, starts))
             each.append((one.handicap * found.error, place, found))
         each.sort(key=lambda one: one[:2])
-        kinds: dict[tuple[type[Kernel], bool], tuple[Family, MetricRound]] = {}
+        kinds: dict[tuple[Kernel, bool], tuple[Family, MetricRound]] = {}
         for error, place, found in each:
             one = families[place]
             if error <= _NEAR * each[0][0]:
-                kinds.setdefault((type(one.kernel), one.diagonal), (one, found))
+                kinds.setdefault((one.kernel, one.diagonal), (one, found))
         return list(kinds.values())[:_FINALISTS] or [(families[each[0][1]], each[0][2])]
 
     def _start(
