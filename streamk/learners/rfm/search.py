@@ -553,7 +553,7 @@ def rounds_in_leaves(
     rounds: int,
     error: str,
     size: int,
-    n_gradients: Callable[[Family], int],
+    n_gradients: int,
 ) -> tuple[Family, float, list[MetricRound]]:
     """Go through rounds from the best of some metrics on, with a function for each part of space.
 
@@ -574,7 +574,7 @@ def rounds_in_leaves(
     while not ended([one.error for one in found], rounds, 1):
         M = np.zeros(turn.metric.root.shape)
         for P, A in solved:
-            own = agop(family, turn.metric, P[: n_gradients(family)], P, A)
+            own = agop(family, turn.metric, P[:n_gradients], P, A)
             M += len(P) * (own.diagonal if family.diagonal else own.matrix)
         metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
         start, steps = Start(family, fold, metric, turn.ridge), (0, step) if step else (0,)

@@ -109,9 +109,9 @@ _FINALISTS, _NEAR = 3, 1.03
 the best."""
 _MOST_EVENTS, _LEAF, _MORE_ROUNDS = 8_192, 1_025, 5
 """Events by which that is done, those of a leaf that is divided meanwhile, and rounds."""
-_GRADIENTS, _IN_A_LEAF, _OF_PRODUCTS = 400, 256, 100
-"""Events at which gradients are taken for each of these metrics, at most: of a function, of one of
-a leaf, and of any where a kernel is a product over the columns, whose gradients take longer."""
+_GRADIENTS, _IN_A_LEAF = 400, 256
+"""Events at which gradients are taken for each of these metrics, at most: of a function, and of one
+of a leaf."""
 _PAYS = 0.97
 """Part of the error of few events below which more must bring it, by as many rounds."""
 _MISLEADS = 1.01
@@ -240,7 +240,7 @@ class Beginning:
             rounds=_MORE_ROUNDS if recipe.rounds else 0,
             error=self._error,
             size=_LEAF,
-            n_gradients=lambda one: _gradients(one, _IN_A_LEAF),
+            n_gradients=_IN_A_LEAF,
         )
         kept, lowest = least(found), min(one.error for _, one in few)
         pays = len(rest) < 2 * _FEW_EVENTS or first < _PAYS * lowest
@@ -268,7 +268,7 @@ class Beginning:
                 patience=1,
                 single=True,
                 ladder=False,
-                n_gradients=_gradients(one, _GRADIENTS),
+                n_gradients=_GRADIENTS,
             )
             fold = Fold.of(self.X, self.targets, rows, held, one.scale)
             first = _LADDER[len(_LADDER) // 2]
@@ -314,8 +314,3 @@ class Beginning:
             labels = self.y[held]
             function.calibrate(kept.margins, labels, inverse_temperature(kept.margins, labels))
         return function
-
-
-def _gradients(family: Family, others: int) -> int:
-    """Return at how many events gradients are taken, of other kernels than products so many."""
-    return _OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else others
