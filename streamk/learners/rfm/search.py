@@ -564,12 +564,11 @@ def rounds_in_leaves(
 
     Returns the family, the least error of all starts, and the rounds from the best one on.
     """
-    turns = [solved_in_leaves(one, ridges, (0, -1, 1), size, error) for one in starts]
-    errors = [
-        one.family.handicap * turn.error for one, (turn, *_) in zip(starts, turns, strict=True)
-    ]
-    best = int(np.argmin(errors))
-    (family, fold, *_), (turn, solved, step) = starts[best], turns[best]
+    first = [solved_in_leaves(one, ridges, (0,), size, error)[0].error for one in starts]
+    errors = [one.family.handicap * own for one, own in zip(starts, first, strict=True)]
+    start = starts[int(np.argmin(errors))]
+    family, fold, *_ = start
+    turn, solved, step = solved_in_leaves(start, ridges, (0, -1, 1), size, error)
     found = [turn]
     while not ended([one.error for one in found], rounds, 1):
         M = np.zeros(turn.metric.root.shape)
@@ -580,7 +579,7 @@ def rounds_in_leaves(
         start, steps = Start(family, fold, metric, turn.ridge), (0, step) if step else (0,)
         turn, solved, step = solved_in_leaves(start, ridges, steps, size, error)
         found.append(turn._replace(number=len(found)))
-    return family, min(turn.error for turn, *_ in turns), found
+    return family, min(first), found
 
 
 def solved_in_leaves(

@@ -267,7 +267,6 @@ class Beginning:
                 self._error,
                 patience=1,
                 single=True,
-                ladder=False,
                 n_gradients=_GRADIENTS,
             )
             fold = Fold.of(self.X, self.targets, rows, held, one.scale)
