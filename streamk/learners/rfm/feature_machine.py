@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
-from streamk.declared import count, flag, listed, reading
+from streamk.declared import Domain, count, flag, listed, number, reading
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel, Laplacian
@@ -25,11 +25,11 @@ from streamk.learners.common.options import (
 )
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.renewal import EventBuffer, Replacement
-from streamk.learners.rfm.machine import METRICS, Beginnings
+from streamk.learners.rfm.machine import METRICS, Beginnings, Budget, search_cost
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.losses import loss as loss_by_name
-from streamk.options import Choice, Option, Whole, documented
+from streamk.options import Choice, Option, Real, Whole, documented
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -39,6 +39,8 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
+_BALANCES = Domain(-1e30, 1e30)
+"""Operations that a state may have left."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
 
@@ -182,6 +184,14 @@ class FeatureMachine(Supervised):
             "odds, or 0. So the memory of one among other experts has a bound where columns grow "
             "with the stream. None, the default, is no bound.",
         ),
+        "effort": Real(
+            optional=True,
+            about="operations, relative to those of a pool of experts (no bound)",
+            doc="Operations that it may spend for each event, relative to those of a pool of "
+            "experts, beyond an opening allowance of a second or so of one core. Where that is "
+            "spent, new functions are begun later, and the one in use takes no more events into "
+            "its solution. None, the default, is no bound.",
+        ),
         "seed": SEED,
         "max_classes": MAX_CLASSES,
     }
@@ -199,6 +209,7 @@ class FeatureMachine(Supervised):
         every: int = 16_384,
         swap_delay: int = 256,
         max_width: int | None = None,
+        effort: float | None = None,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
@@ -212,13 +223,14 @@ class FeatureMachine(Supervised):
         self.kernel, self.metric, self.rounds = kernel, metric, rounds
         self.buffer_size, self.reservoir_size = buffer_size, reservoir_size
         self.first, self.every, self.swap_delay, self.seed = first, every, swap_delay, seed
-        self.max_width = max_width
+        self.max_width, self.effort = max_width, effort
         options.check(self.OPTIONS, self)
         room = buffer_size + reservoir_size
         self._recipe = MetricRecipe(kernel, metric, rounds, room, max_classes)
         self._recipe.families(2)  # raises where kernel and metric do not fit
         self._columns: tuple[Column, ...] | None = None
         self._when = Beginnings(first, every, swap_delay, room)
+        self._budget = Budget(effort)
         self.rests = False
         """It keeps events, and learns nothing of them."""
         self.is_too_wide = False
@@ -299,11 +311,25 @@ class FeatureMachine(Supervised):
             if not self.is_too_wide:
                 self._keep(events[at:stop], numbers[at:stop])
             self.n_events += stop - at
+            self._count(stop - at)
             if self.watches and not self.rests:
                 known = self._function.family is not None
                 self._when.look(self.n_events, self._function.missed, is_known=known)
             self._turn()
             at = stop
+
+    def _count(self, events: int) -> None:
+        """Have learned events count, and no event solved for where the budget is spent."""
+        known = self._function
+        self._budget.learn(
+            events,
+            len(self._columns or ()),
+            max(1, len(self.classes)),
+            centers=0 if self.rests else known.n_asked,
+            grows=not self.rests and known.grows,
+        )
+        if not self.rests and known.grows and not self._budget.pays(0.0):
+            known.close()
 
     def _keep(self, events: Numbers, numbers: Numbers) -> None:
         """Keep events, and have the function that is being made learn them."""
@@ -327,10 +353,17 @@ class FeatureMachine(Supervised):
         """Do what is to be done at this event."""
         self._compare_if_due()
         ready = self._next is None and self.columns and not self.rests
-        if ready and self._when.is_due(self.n_events):
+        if ready and self._when.is_due(self.n_events) and self._budget.pays(self._cost):
             changed = self._when.changed
             of = self.last_events(self.n_events - changed) if changed else self._kept()
             self._begin(*of, anew=changed > 0)
+
+    @property
+    def _cost(self) -> float:
+        """Operations of a new function of the events that are kept."""
+        events, d = len(self._recent) + len(self._sample), len(self._columns or ())
+        families = 1 if self._when.is_settled else len(self._recipe.families(d))
+        return search_cost(events, d, max(1, len(self.classes)), families)
 
     def learn_again(self, events: Numbers, labels: Numbers) -> None:
         """Learn events that others predicted, as of `learn_encoded`, as the first ones.
@@ -384,6 +417,7 @@ class FeatureMachine(Supervised):
 
     def _begin(self, X: Numbers, y: Numbers, *, anew: bool = False) -> None:
         """Begin a metric of these events: anew, of those since errors rose."""
+        self._budget.spend(self._cost)
         self._when.begin(self.n_events, anew=anew)
         self._function.missed = 0.0
         seed = int(np.random.SeedSequence([self.seed, self.n_events]).generate_state(1)[0])
@@ -486,6 +520,7 @@ class FeatureMachine(Supervised):
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
             **self._when.header(),
+            "balance": self._budget.balance,
             "rests": self.rests,
             "next": None,
         }
@@ -515,6 +550,7 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._when.restore(header, state.arrays, learner.n_events, _OWNER)
+        learner._budget.balance = number(header, "balance", _OWNER, _BALANCES)
         learner.rests = flag(header, "rests", _OWNER)
         if learner.is_too_wide and not learner.rests:
             raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")

@@ -238,6 +238,11 @@ class MetricTree:
         return sum(leaf.n_solved for leaf in self._leaves)
 
     @property
+    def n_asked(self) -> int:
+        """Centers that an event is predicted by, about."""
+        return self.n_features // len(self._leaves)
+
+    @property
     def grows(self) -> bool:
         """True while the solution takes further events."""
         return any(leaf.grows for leaf in self._leaves)

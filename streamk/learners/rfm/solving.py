@@ -16,7 +16,7 @@ from streamk.kernels import Kernel
 from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
-from streamk.learners.rfm.machine import families
+from streamk.learners.rfm.machine import MOST_COMPARED, families
 from streamk.learners.rfm.metric import PRODUCTS, Columns, Metric, Weights, mean_error
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
@@ -107,8 +107,8 @@ _FEW_EVENTS, _EXPLORED = 512, 1
 _FINALISTS, _NEAR = 3, 1.03
 """Families that are compared once more, and the ratio of errors up to which one is about as good as
 the best."""
-_MOST_EVENTS, _LEAF, _MORE_ROUNDS = 8_192, 1_025, 5
-"""Events by which that is done, those of a leaf that is divided meanwhile, and rounds."""
+_LEAF, _MORE_ROUNDS = 1_025, 5
+"""Events of a leaf that is divided meanwhile, and rounds."""
 _GRADIENTS, _IN_A_LEAF = 400, 256
 """Events at which gradients are taken for each of these metrics, at most: of a function, and of one
 of a leaf."""
@@ -235,7 +235,7 @@ class Beginning:
         if recipe.known is not None:
             each.append(recipe.known)
         family, first, found = rounds_in_leaves(
-            [self._start(*one, rest[:_MOST_EVENTS], held) for one in each],
+            [self._start(*one, rest[:MOST_COMPARED], held) for one in each],
             ridges=_LADDER,
             rounds=_MORE_ROUNDS if recipe.rounds else 0,
             error=self._error,
@@ -284,7 +284,7 @@ class Beginning:
     def _start(
         self, family: Family, metric: Metric, ridge: float, rest: Numbers, held: Numbers
     ) -> Start:
-        fold = Fold.of(self.X, self.targets, rest[:_MOST_EVENTS], held, family.scale)
+        fold = Fold.of(self.X, self.targets, rest[:MOST_COMPARED], held, family.scale)
         return Start(family, fold, metric, ridge)
 
     def _function(
