@@ -25,6 +25,8 @@ from streamk.state import JSON, State
 
 WIDEST = 256
 """Columns and classes, together, up to which it learns: what it keeps grows with them."""
+EFFORT = 1.0
+"""Operations that it may spend, relative to those of the others."""
 _LEAST = 1e-30
 """Least probability whose logarithm is taken; scores have bounds of their own."""
 _OTHER = 8.0

@@ -31,7 +31,11 @@ from streamk.learners.common.predictor import Decider, OneAtATime, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
 from streamk.learners.multi_kernel import pool_growth, tables
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
-from streamk.learners.multi_kernel.external_experts import ExternalExperts, default_experts
+from streamk.learners.multi_kernel.external_experts import (
+    EFFORT,
+    ExternalExperts,
+    default_experts,
+)
 from streamk.learners.multi_kernel.joining import InScale, rescale, unit_change
 from streamk.learners.multi_kernel.mixture import ExpertMixture, PendingPredictions
 from streamk.learners.multi_kernel.tables import FURTHEST, loss_from_json, number_loss
@@ -197,7 +201,7 @@ class MultiKernel(OneAtATime, Decider):
         max_classes: int = MOST_CLASSES,
         class_weight: Choice | None = None,
         external_experts: Sequence[OfOneKernel] | None = None,
-        effort: float | None = 1.0,
+        effort: float | None = EFFORT,
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:

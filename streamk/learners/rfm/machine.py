@@ -252,8 +252,8 @@ class Beginnings:
             )
 
 
-_OPENING = 3e10
-"""Multiplications that there are for the beginning of a stream, a second of one core or so."""
+_OPENING = 4e10
+"""Multiplications that there are for the beginning of a stream, some seconds of one core."""
 _POOL, _OF_A_CELL = 400_000, 2_000
 """Those that a pool of experts takes for an event: in any case, and for each output and column."""
 _EVENT, _VALUE, _BLOCK = 300_000, 12, 300_000
@@ -276,7 +276,7 @@ class Budget:
     >>> budget = Budget(1.0)
     >>> budget.pays(1e10), Budget(None).pays(1e15)
     (True, True)
-    >>> budget.spend(4e10)
+    >>> budget.spend(5e10)
     >>> budget.pays(0.0)
     False
     """
