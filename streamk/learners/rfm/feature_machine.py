@@ -25,7 +25,7 @@ from streamk.learners.common.options import (
 )
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.renewal import EventBuffer, Replacement
-from streamk.learners.rfm.machine import METRICS, Beginnings, Budget, search_cost
+from streamk.learners.rfm.machine import METRICS, WINDOW, Beginnings, Budget, search_cost
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.losses import loss as loss_by_name
@@ -39,7 +39,7 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
-_BALANCES = Domain(-1e30, 1e30)
+_BALANCES = Domain(-1e15, 1e15, whole=True)
 """Operations that a state may have left."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
@@ -311,25 +311,26 @@ class FeatureMachine(Supervised):
             if not self.is_too_wide:
                 self._keep(events[at:stop], numbers[at:stop])
             self.n_events += stop - at
-            self._count(stop - at)
+            if self.n_events % WINDOW == 0:
+                self._count()
             if self.watches and not self.rests:
                 known = self._function.family is not None
                 self._when.look(self.n_events, self._function.missed, is_known=known)
             self._turn()
             at = stop
 
-    def _count(self, events: int) -> None:
-        """Have learned events count, and no event solved for where the budget is spent."""
-        known = self._function
+    def _count(self) -> None:
+        """Count the operations of a window, and solve for no more events if there are none left."""
+        function, active = self._function, not self.rests
         self._budget.learn(
-            events,
+            WINDOW,
             len(self._columns or ()),
             max(1, len(self.classes)),
-            centers=0 if self.rests else known.n_asked,
-            grows=not self.rests and known.grows,
+            centers=function.n_asked * active,
+            grows=function.grows and active,
         )
-        if not self.rests and known.grows and not self._budget.pays(0.0):
-            known.close()
+        if active and function.grows and not self._budget.pays(0):
+            function.close()
 
     def _keep(self, events: Numbers, numbers: Numbers) -> None:
         """Keep events, and have the function that is being made learn them."""
@@ -343,11 +344,8 @@ class FeatureMachine(Supervised):
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
         then = self._when.due if self._next is None else self._next.at
-        if self.rests:
-            return self.n_events + self.buffer_size
-        if self.watches:
-            then = min(then, self._when.window_end(self.n_events))
-        return max(self.n_events + 1, then)
+        stop = self._when.window_end(self.n_events)
+        return min(stop, then) if then > self.n_events else stop
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""
@@ -359,7 +357,7 @@ class FeatureMachine(Supervised):
             self._begin(*of, anew=changed > 0)
 
     @property
-    def _cost(self) -> float:
+    def _cost(self) -> int:
         """Operations of a new function of the events that are kept."""
         events, d = len(self._recent) + len(self._sample), len(self._columns or ())
         families = 1 if self._when.is_settled else len(self._recipe.families(d))
@@ -550,7 +548,7 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._when.restore(header, state.arrays, learner.n_events, _OWNER)
-        learner._budget.balance = number(header, "balance", _OWNER, _BALANCES)
+        learner._budget.balance = int(number(header, "balance", _OWNER, _BALANCES))
         learner.rests = flag(header, "rests", _OWNER)
         if learner.is_too_wide and not learner.rests:
             raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")

@@ -172,10 +172,9 @@ class Beginnings:
         return self.origin + (min(soon, later) if soon < self._room else later)
 
     def is_due(self, n_events: int) -> bool:
-        """Return whether one is to be begun after so many events."""
-        if self.changed:
-            return n_events >= self.changed + _ANEW
-        return n_events >= self.due
+        """Return whether one is to be begun after so many events: when it is due, or later."""
+        due = self.changed + _ANEW if self.changed else self.due
+        return n_events == due or (n_events > due and n_events % WINDOW == 0)
 
     def begin(self, n_events: int, *, anew: bool) -> None:
         """Note that one is begun, and that the errors of the one in use are summed up from 0 on."""
@@ -252,7 +251,7 @@ class Beginnings:
             )
 
 
-_OPENING = 4e10
+_OPENING = 40_000_000_000
 """Multiplications that there are for the beginning of a stream, some seconds of one core."""
 _POOL, _OF_A_CELL = 400_000, 2_000
 """Those that a pool of experts takes for an event: in any case, and for each output and column."""
@@ -274,35 +273,35 @@ class Budget:
     Examples
     --------
     >>> budget = Budget(1.0)
-    >>> budget.pays(1e10), Budget(None).pays(1e15)
+    >>> budget.pays(10**10), Budget(None).pays(10**15)
     (True, True)
-    >>> budget.spend(5e10)
-    >>> budget.pays(0.0)
+    >>> budget.spend(10**11)
+    >>> budget.pays(0)
     False
     """
 
     def __init__(self, effort: float | None) -> None:
-        self.effort, self.balance = effort, _OPENING
+        self._effort, self.balance = effort, _OPENING
 
-    def pays(self, cost: float) -> bool:
+    def pays(self, cost: int) -> bool:
         """Return whether so many operations can be spent."""
-        return self.effort is None or self.balance >= cost
+        return self._effort is None or self.balance >= cost
 
-    def spend(self, cost: float) -> None:
+    def spend(self, cost: int) -> None:
         """Take so many operations off."""
         self.balance -= cost
 
     def learn(self, events: int, columns: int, outputs: int, *, centers: int, grows: bool) -> None:
         """Take in what a pool spends on events, and off what the machine does.
 
-        It has so many centers for each, and solves for them if it grows; 0 if it rests.
+        It has so many centers for each, 0 if it rests, and solves for them if it grows.
         """
-        earned = (self.effort or 0.0) * (_POOL + _OF_A_CELL * outputs * (columns + 32))
+        earned = int((self._effort or 0.0) * (_POOL + _OF_A_CELL * outputs * (columns + 32)))
         spent = (_EVENT + centers * (columns + _VALUE)) * (centers > 0) + _BLOCK * grows
         self.balance = min(_OPENING, self.balance + events * (earned - spent))
 
 
-def search_cost(events: int, columns: int, outputs: int, families: int) -> float:
+def search_cost(events: int, columns: int, outputs: int, families: int) -> int:
     """Return how many operations a new function of so many events takes, with its search."""
     compared = min(events, MOST_COMPARED)
     leaves = compared * (_IN_LEAVES + _GRADIENTS * (columns + _VALUE) * outputs)

@@ -274,11 +274,11 @@ class Beginning:
             found = least(refine(one, fold, limits, _LADDER, first, starts))
             each.append((one.handicap * found.error, place, found))
         each.sort(key=lambda one: one[:2])
-        kinds: dict[tuple[Kernel, bool], tuple[Family, MetricRound]] = {}
+        kinds: dict[tuple[type[Kernel], bool], tuple[Family, MetricRound]] = {}
         for error, place, found in each:
             one = families[place]
             if error <= _NEAR * each[0][0]:
-                kinds.setdefault((one.kernel, one.diagonal), (one, found))
+                kinds.setdefault((type(one.kernel), one.diagonal), (one, found))
         return list(kinds.values())[:_FINALISTS] or [(families[each[0][1]], each[0][2])]
 
     def _start(
