@@ -55,23 +55,27 @@ class FeatureMachine(Supervised):
     the method in batch.
 
     Here the last events are kept, and a uniform sample of older ones. From time to time a new
-    function is made of these, in a background thread. Each time the metric begins with the
-    identity: carried on from one time to the next it would concentrate on ever fewer directions.
-    Of the scales of the columns, bandwidths, kinds of metric, rounds and regularizations those are
-    taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
-    is held back, 1,000 at most: the families are compared on the 800 events before, the best of
-    each of three kinds that are at most 3% worse than the best one on 1,600, and the rounds of the
-    best of these on 8,192 once more. Families are compared up to event 13,824; later functions are
-    of that of the one in use.
+    function is made of these, in a background thread. Scale of the columns, kernel, bandwidth, kind
+    of metric, round and regularization have the least error on held-back events: in
+    cross-validation of up to 128 events; of more, the last fifth is held back, 1,000 at most.
+    Families are compared on 512 events. The best of each of three kinds that is at most 3% worse
+    than the best one, and the metric in use, are compared on up to 8,192, and the best of these
+    goes on from round to round. Families are compared up to event 13,824; later functions are of
+    that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     to 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
     from some hundred events on, while the first 16 or 32 of the next block are learned. There is
     one function for all of them up to 3,584, and from then on one for each leaf of a tree
     (`streamk.learners.rfm.metric_tree`), so that an event takes the time of a leaf however
-    many there are. Where 1,600 events have lowered the error of 800 by less than 3%, or up to 8,192
-    have raised that of 1,600, as older ones mislead where a stream changes, more do not pay: the
-    function is then made of 1,024, and takes no more.
+    many there are. Where more events than 512 have lowered the error by less than 3%, or up to
+    8,192 have raised that of the last 1,024, as older ones mislead where a stream changes, more do
+    not pay: the function is then made of 1,024, and takes no more.
+
+    What that takes has a bound (`effort`), counted in operations, so that what is learned depends
+    on the events alone. Beyond an opening allowance, of which streams of 10,000 events have all
+    they can use, the machine spends so many times what a pool of experts does. When nothing is
+    left, the function takes no more events, and the next one is begun when it can be paid for.
 
     The new function learns the events since, as the one in use does, and some events after it was
     begun, see ``swap_delay``, the two are compared by how they have predicted these before they
@@ -85,14 +89,13 @@ class FeatureMachine(Supervised):
 
     Between solutions, and from then on when there are no more, an event is learned at once: what
     labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by
-    exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth, as
-    far as that has lowered the error. Until the first takeover there is this part alone, on columns
-    as they come.
+    exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth, by
+    some hundred centers, as far as that has lowered the error. Until the first takeover there is
+    this part alone, on columns as they come.
 
-    To solve for n events takes about ``n 3072^2 / 3`` multiplications in single precision, and each
-    later block about as many as its leaf. The events that are kept are ``8 d`` bytes each for d
-    columns, and up to twice as much once more in the function, and in one that is made; factors
-    take up to 80 MiB in each.
+    To solve for n events takes about ``n 1024^2 / 3`` multiplications in single precision. The
+    events that are kept are ``8 d`` bytes each for d columns, and up to twice as much once more in
+    the function, and in one that is made; factors take up to 9 MiB in each.
 
     Attributes
     ----------

@@ -57,8 +57,8 @@ class MetricTree:
     It also tells how well it has predicted the events that it has learned.
 
     The kernel is that of what differs from the solution, see `MetricRidge`. All leaves together
-    solve for `capacity` events, at most (and a block for each leaf), and have as many centers
-    beside. Columns are None before they are known.
+    solve for `capacity` events, at most (and a block for each leaf), and have some hundred centers
+    beside, the last events. Columns are None before they are known.
     """
 
     TYPE = "metric-tree"
