@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -73,6 +73,62 @@ def submitted(executor: ThreadPoolExecutor, work: Callable[..., T], *arguments: 
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+class _Blas:
+    """The libraries of BLAS in this process, which a thread of streamk limits while it computes."""
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._limit = threading.Lock(), 0, cast("Any", None)
+
+    @cached_property
+    def _found(self) -> Any:
+        import scipy.linalg  # noqa: F401  # whose library would not be found else
+        from threadpoolctl import ThreadpoolController
+
+        return ThreadpoolController()
+
+    def enter(self) -> None:
+        """Have one thread, for one user more."""
+        with self._lock:
+            if not self._users:
+                self._limit = self._found.limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def leave(self) -> None:
+        """Have as many threads as before, if there is no other user."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limit.restore_original_limits()
+
+
+_blas = _Blas()
+
+
+def _after_fork() -> None:
+    """Have no users: the threads that limited BLAS are not in this process."""
+    global _blas
+    if _blas._users:
+        _blas._limit.restore_original_limits()
+    _blas = _Blas()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Have BLAS compute in the thread that calls it, while there is a user of this.
+
+    Between calls its other threads wait busily: by small matrices they take a core all the time.
+    """
+    blas = _blas
+    blas.enter()
+    try:
+        yield
+    finally:
+        blas.leave()
 
 
 @cache

@@ -37,7 +37,7 @@ from streamk.learners import (
     registry,
 )
 from streamk.learners.common.base import Learner
-from streamk.learners.multi_kernel.external_experts import WIDEST
+from streamk.learners.multi_kernel.external_experts import EFFORT, WIDEST
 from streamk.learners.scaled import TYPES
 from streamk.losses import KINDS, LOSSES, loss
 from streamk.options import Choice, Flag, Option, Whole
@@ -279,7 +279,7 @@ def _expert(text: str, task: str, seed: int) -> Learner:
 
     def made(name: str, settings: Sequence[tuple[str, str]]) -> Learner:
         if name == "feature-machine":  # the one by default, but for what is chosen
-            settings = [("max_width", str(WIDEST)), *settings]
+            settings = [("max_width", str(WIDEST)), ("effort", str(EFFORT)), *settings]
         return build(name, task=task, seed=seed, settings=settings)
 
     option, name = f"--expert {text}", text.partition(":")[0]

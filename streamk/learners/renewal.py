@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends.threads import submitted, yield_to_others
+from streamk.backends.threads import one_blas_thread, submitted, yield_to_others
 from streamk.declared import FINITE, Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, StateError, StreamkError
 from streamk.state import State
@@ -46,7 +46,12 @@ os.register_at_fork(after_in_child=_thread.cache_clear)
 
 def begun(thread: str, work: Callable[[], T]) -> Future[T]:
     """Return the future of work in the thread of a name."""
-    return submitted(_thread(thread), work)
+    return submitted(_thread(thread), lambda: _alone(work))
+
+
+def _alone(work: Callable[[], T]) -> T:
+    with one_blas_thread():
+        return work()
 
 
 class Background(Generic[T]):

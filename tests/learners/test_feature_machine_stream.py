@@ -14,7 +14,7 @@ from reference import naive
 
 from streamk import kernels
 from streamk.errors import InvalidInput, StateError
-from streamk.kernels import Gaussian, Laplacian, Matern, PowerExponential
+from streamk.kernels import Gaussian, Laplacian, Matern
 from streamk.learners import FeatureMachine, OnlineKernelRidge
 from streamk.learners.common.supervised import Asked
 from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
@@ -51,7 +51,7 @@ def recipe(capacity: int, metric: str = "diagonal", most: int = 2**62) -> Metric
 
 def small(monkeypatch: pytest.MonkeyPatch, **others: float) -> None:
     """Compare functions by few events."""
-    sizes = {"_CROSSED": 40, "_FEW_EVENTS": 40, "_MORE_EVENTS": 80, **others}
+    sizes = {"_CROSSED": 40, "_FEW_EVENTS": 40, **others}
     for name, size in sizes.items():
         monkeypatch.setattr(solving, name, size)
 
@@ -104,10 +104,12 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
 
     begin(None)
     assert both.chosen_regularization == 1e9, "until there are errors"
-    begin([0.0, 0.0, 0.0, 0.0, 1e9])
+    begin([0.0, 1e9])
     A = np.linalg.solve(broad.pairwise(Z) + np.eye(64), labels - 0.3)
     first = broad.pairwise(X.astype(np.float32), Z) @ A + 0.3
-    plain = OnlineKernelRidge(narrow, task="regression", max_centers=64, columns=range(3))
+    plain = OnlineKernelRidge(
+        narrow, task="regression", regularization=0.5, max_centers=64, columns=range(3)
+    )
     plain._settled = 0  # its constant stays 0
     found: list[Any] = []
     F = both.learn_points(X.astype(np.float32), y, Asked(None, found.append))
@@ -178,14 +180,22 @@ def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPat
 
 def test_noise_does_not_end_growth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most events may have a slightly larger error than those before them, by chance."""
-    small(monkeypatch, _PAYS=9.0)
-    before = Beginning._in_leaves
+    small(monkeypatch, _PAYS=9.0, _SMALL=64)
+    rounds, solved, errors = solving.rounds_in_leaves, solving.solved_in_leaves, list[float]()
+
+    def noted(*given: Any, **more: Any) -> Any:
+        family, first, found = rounds(*given, **more)
+        errors.append(min(one.error for one in found))
+        return family, first, found
+
+    monkeypatch.setattr(solving, "rounds_in_leaves", noted)
     for factor, grows in ((1.005, True), (1.5, False)):
 
-        def worse(*given: Any, factor: float = factor) -> Any:
-            return before(*given)._replace(error=factor * min(one.error for one in given[-1]))
+        def better(*given: Any, factor: float = factor) -> Any:
+            turn, *more = solved(*given)
+            return turn._replace(error=errors[-1] / factor), *more
 
-        monkeypatch.setattr(Beginning, "_in_leaves", worse)
+        monkeypatch.setattr(solving, "solved_in_leaves", better)
         assert snapshot(400).solved(recipe(1_000)).grows is grows
 
 
@@ -211,22 +221,13 @@ def test_families_whose_errors_are_no_numbers_come_last(
 def test_families_that_are_far_behind_are_not_compared_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    compared = []
-    rounds = Beginning._rounds
-
-    def noted(self: Beginning, family: Family, rows: Any, *more: Any) -> Any:
-        compared.append((len(rows), family.diagonal))
-        return rounds(self, family, rows, *more)
-
-    monkeypatch.setattr(Beginning, "_rounds", noted)
-    small(monkeypatch, _FEW_EVENTS=80, _MORE_EVENTS=160)
+    X = np.random.default_rng(0).normal(size=(240, 6))
+    # Of one column: a diagonal metric is the better one.
+    now, rows = begun(X, np.sin(3.0 * X[:, 0])), np.arange(240)
     for near, expected in ((1e9, {True, False}), (1.0, {True})):
-        compared.clear()
         monkeypatch.setattr(solving, "_NEAR", near)
-        X = np.random.default_rng(0).normal(size=(240, 6))
-        # Of one column: a diagonal metric is the better one.
-        begun(X, np.sin(3.0 * X[:, 0])).solved(recipe(256, "auto"))
-        assert {diagonal for size, diagonal in compared if size == 160} == expected
+        found = now._explored(recipe(256, "auto").families(6), rows[:160], rows[160:], 1)
+        assert {family.diagonal for family, _ in found} == expected
 
 
 def test_shares_before_there_is_a_column() -> None:
@@ -277,13 +278,16 @@ def test_functions_are_compared_by_as_many_events_as_they_are_made_of_allow(
     assert FeatureMachine(swap_delay=10_000)._when.delay(events) == min(10_000, events // 4)
 
 
-def test_finalists_are_of_different_kinds() -> None:
-    chosen = MetricRecipe(None, "auto", 4, 1_000, 10).families(4)
-    found = [chosen[n] for n in solving._best_of_each_kind(chosen, range(len(chosen)))]
-    kinds = [(type(one.kernel), one.diagonal) for one in found]
-    diagonal = [(kind, True) for kind in (Laplacian, PowerExponential, Matern)]
-    assert kinds == [*diagonal, (Matern, False)]
-    assert chosen[0] == found[0], "the first of its kind"
+def test_finalists_are_of_different_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solving, "_NEAR", 1e9)
+    chosen, rows = MetricRecipe(None, "auto", 4, 1_000, 10).families(4), np.arange(150)
+    for most in (2, 9):
+        monkeypatch.setattr(solving, "_FINALISTS", most)
+        found = snapshot(150)._explored(chosen, rows[:100], rows[100:], 1)
+        errors = [family.handicap * kept.error for family, kept in found]
+        assert errors == sorted(errors)
+        kinds = {(type(family.kernel), family.diagonal) for family, _ in found}
+        assert len(kinds) == len(found) == min(most, 4)
 
 
 @pytest.mark.parametrize("better", [True, False])
@@ -327,10 +331,10 @@ def test_merging_past_the_event_of_a_takeover() -> None:
     assert one.is_solving
     one.merge(other, common_events=60)
     assert one.n_events == 410
-    again, before = FeatureMachine.from_state(one.state()), one.n_takeovers
+    again = FeatureMachine.from_state(one.state())
     for each in (one, again):
         each.learn_many(X[410:], y[410:])
-        assert each.n_takeovers > before
+        assert each.last_beginning > 410
     assert np.array_equal(one.decision_many(X), again.decision_many(X))
     kept = one._sample.events(until=one._recent.seen - len(one._recent))[0]
     both = np.concatenate([kept, one._recent.events()[0]])

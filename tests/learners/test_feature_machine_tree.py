@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,11 @@ from streamk.learners.rfm.search import (
     Family,
     Fold,
     SearchLimits,
+    Start,
     cross_validated,
     refine,
     rounds_in_leaves,
+    solved_in_leaves,
 )
 from streamk.learners.rfm.splits import EventMap, Splits, halves
 from streamk.state import State
@@ -263,7 +266,7 @@ def test_cross_validation_leaves_parts_out() -> None:
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     family = Family("standard", Gaussian(bandwidth=1.5), True)
     chosen, found = cross_validated(
-        [family], [1.0], X, y[:, None], rounds=0, ridges=[0.1], error="absolute"
+        [family], X, y[:, None], rounds=0, ridges=[0.1], error="absolute"
     )
     assert (chosen, found.number, found.ridge) == (family, 0, 0.1)
     expected = np.empty(40)
@@ -282,14 +285,31 @@ def test_rounds_in_one_leaf_are_the_rounds() -> None:
     limits = SearchLimits(2, 150, "random", 0, "absolute", patience=1, single=True)
     plain = refine(family, fold, limits, [0.01], 0.01)
     options: Any = {"rounds": 2, "error": "absolute", "n_gradients": 150}
-    found = rounds_in_leaves(family, fold, ridges=[0.01], size=151, **options)
+    start = Start(family, fold, family.identity(X.shape[1]), 0.01)
+    chosen, first, found = rounds_in_leaves([start], ridges=[0.01], size=151, **options)
+    assert (chosen, first) == (family, found[0].error)
     assert len(found) >= 2
     for one, other in zip(found, plain, strict=True):
         assert one.metric.matrix == pytest.approx(other.metric.matrix, rel=1e-3, abs=1e-4)
         assert one.margins == pytest.approx(other.margins, abs=1e-3)
-    parts = rounds_in_leaves(family, fold, ridges=[0.1, 0.01], size=140, **options)
-    assert [one.ridge for one in parts][:2] == [0.1, 0.01]
+    _, _, parts = rounds_in_leaves([start], ridges=[0.01], size=140, **options)
     assert parts[0].margins != pytest.approx(found[0].margins, abs=1e-3)
+
+
+def test_rounds_go_on_from_the_best_metric_and_follow_the_regularization() -> None:
+    X, y = events(300)
+    fold = Fold.of(X, y[:, None], np.arange(200), np.arange(200, 300), "standard")
+    family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
+    d, ladder = X.shape[1], [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0]
+    options: Any = {"ridges": ladder, "error": "squared", "size": 300, "n_gradients": 200}
+    good = Start(family, fold, family.identity(d), 100.0)
+    poor = Start(family, fold, Metric(np.full(d, 1e3)), 100.0)
+    _, first, found = rounds_in_leaves([poor, good], rounds=3, **options)
+    assert first == solved_in_leaves(good, ladder, (0,), 300, "squared")[0].error
+    assert found[0].metric is good.metric
+    assert found[0].ridge == 10.0, "a step down, since that has less error"
+    assert all(one.ridge >= other.ridge for one, other in pairwise(found))
+    assert [one.number for one in found] == list(range(len(found)))
 
 
 def test_a_value_that_overflows_on_its_scale_is_a_point() -> None:
@@ -314,6 +334,7 @@ def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.Mon
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
     fold = Fold.of(X, X[:, :1], np.arange(600), np.arange(600, 650), "standard")
     limits: Any = {"rounds": 1, "error": "squared", "size": 128, "n_gradients": 128}
-    found = rounds_in_leaves(family, fold, ridges=[0.1], **limits)
+    start = Start(family, fold, family.identity(3), 0.1)
+    *_, found = rounds_in_leaves([start], ridges=[0.1], **limits)
     assert max(solved) <= 128
     assert np.isfinite([one.error for one in found]).all()

@@ -518,4 +518,4 @@ def test_a_thread_that_outlives_the_main_one_learns_the_same() -> None:
     assert done.stderr == ""
     same, takeovers = done.stdout.split()
     assert same == "True"
-    assert int(takeovers) > 3
+    assert int(takeovers) > 2

@@ -25,6 +25,8 @@ from streamk.state import JSON, State
 
 WIDEST = 256
 """Columns and classes, together, up to which it learns: what it keeps grows with them."""
+EFFORT = 1.0
+"""Operations that it may spend, relative to those of the others."""
 _LEAST = 1e-30
 """Least probability whose logarithm is taken; scores have bounds of their own."""
 _OTHER = 8.0
@@ -60,21 +62,27 @@ def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None
         )
 
 
-def default_experts(*, task: str, seed: int) -> list[FeatureMachine]:
-    """Return the learners that join the experts by default: a feature machine.
+def default_experts(*, task: str, seed: int, effort: float | None) -> list[FeatureMachine]:
+    """Return the learners that join the experts by default: a feature machine, or none.
 
     Parameters
     ----------
     task : {"classification", "regression"}
     seed : int
         Of the learner that they join.
+    effort : float or None
+        As of `FeatureMachine`; none joins if it is 0.
 
     Examples
     --------
-    >>> [one.max_width for one in default_experts(task="regression", seed=1)]
+    >>> [one.max_width for one in default_experts(task="regression", seed=1, effort=1.0)]
     [256]
+    >>> default_experts(task="regression", seed=1, effort=0.0)
+    []
     """
-    return [FeatureMachine(task=task, seed=seed, max_width=WIDEST)]
+    if effort == 0.0:
+        return []
+    return [FeatureMachine(task=task, seed=seed, max_width=WIDEST, effort=effort)]
 
 
 class ExternalExperts:

@@ -31,14 +31,18 @@ from streamk.learners.common.predictor import Decider, OneAtATime, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
 from streamk.learners.multi_kernel import pool_growth, tables
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
-from streamk.learners.multi_kernel.external_experts import ExternalExperts, default_experts
+from streamk.learners.multi_kernel.external_experts import (
+    EFFORT,
+    ExternalExperts,
+    default_experts,
+)
 from streamk.learners.multi_kernel.joining import InScale, rescale, unit_change
 from streamk.learners.multi_kernel.mixture import ExpertMixture, PendingPredictions
 from streamk.learners.multi_kernel.tables import FURTHEST, loss_from_json, number_loss
 from streamk.learners.multi_kernel.upkeep import PERIOD, ErrorQuantiles
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
-from streamk.options import Made, Option, Whole, documented
+from streamk.options import Made, Option, Real, Whole, documented
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
@@ -163,6 +167,13 @@ class MultiKernel(OneAtATime, Decider):
             type='"balanced" or mapping of label to float',
             doc=_CLASS_WEIGHT,
         ),
+        "effort": Real(
+            optional=True,
+            about="operations for a learned metric, relative to the others; 0 for none, or none",
+            doc="Operations that the `FeatureMachine` by default may spend, relative to those of "
+            "all other experts, beyond an opening allowance of a second or so of one core; 0 is "
+            "for no such expert, and None for no bound.",
+        ),
         "max_classes": MAX_CLASSES,
         "pending_bytes": Whole(
             least=0,
@@ -190,6 +201,7 @@ class MultiKernel(OneAtATime, Decider):
         max_classes: int = MOST_CLASSES,
         class_weight: Choice | None = None,
         external_experts: Sequence[OfOneKernel] | None = None,
+        effort: float | None = EFFORT,
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:
@@ -202,12 +214,12 @@ class MultiKernel(OneAtATime, Decider):
             )
         self.loss = number_loss(loss)
         self.seed = check_seed(seed)
-        self.threads, self.pending_bytes = threads, pending_bytes
+        self.threads, self.pending_bytes, self.effort = threads, pending_bytes, effort
         self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
         self._has_default_experts = external_experts is None
         if external_experts is None:
-            external_experts = default_experts(task=task, seed=seed)
+            external_experts = default_experts(task=task, seed=seed, effort=effort)
         self._mixture = ExpertMixture(
             ExternalExperts(external_experts, is_classifier=self.is_classifier),
             is_classifier=self.is_classifier,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
-from streamk.declared import count, flag, listed, reading
+from streamk.declared import Domain, count, flag, listed, number, reading
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel, Laplacian
@@ -25,11 +25,11 @@ from streamk.learners.common.options import (
 )
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.renewal import EventBuffer, Replacement
-from streamk.learners.rfm.machine import METRICS, Beginnings
+from streamk.learners.rfm.machine import METRICS, WINDOW, Beginnings, Budget, search_cost
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.losses import loss as loss_by_name
-from streamk.options import Choice, Option, Whole, documented
+from streamk.options import Choice, Option, Real, Whole, documented
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -39,6 +39,8 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
+_BALANCES = Domain(-1e15, 1e15, whole=True)
+"""Operations that a state may have left."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
 
@@ -53,23 +55,27 @@ class FeatureMachine(Supervised):
     the method in batch.
 
     Here the last events are kept, and a uniform sample of older ones. From time to time a new
-    function is made of these, in a background thread. Each time the metric begins with the
-    identity: carried on from one time to the next it would concentrate on ever fewer directions.
-    Of the scales of the columns, bandwidths, kinds of metric, rounds and regularizations those are
-    taken that have the least error in cross-validation, up to 256 events; of more, the last fifth
-    is held back, 1,000 at most: the families are compared on the 800 events before, the best of
-    each of three kinds that are at most 3% worse than the best one on 1,600, and the rounds of the
-    best of these on 8,192 once more. Families are compared up to event 13,824; later functions are
-    of that of the one in use.
+    function is made of these, in a background thread. Scale of the columns, kernel, bandwidth, kind
+    of metric, round and regularization have the least error on held-back events: in
+    cross-validation of up to 128 events; of more, the last fifth is held back, 1,000 at most.
+    Families are compared on 512 events. The best of each of three kinds that is at most 3% worse
+    than the best one, and the metric in use, are compared on up to 8,192, and the best of these
+    goes on from round to round. Families are compared up to event 13,824; later functions are of
+    that of the one in use.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     to 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
     from some hundred events on, while the first 16 or 32 of the next block are learned. There is
     one function for all of them up to 3,584, and from then on one for each leaf of a tree
     (`streamk.learners.rfm.metric_tree`), so that an event takes the time of a leaf however
-    many there are. Where 1,600 events have lowered the error of 800 by less than 3%, or up to 8,192
-    have raised that of 1,600, as older ones mislead where a stream changes, more do not pay: the
-    function is then made of 1,024, and takes no more.
+    many there are. Where more events than 512 have lowered the error by less than 3%, or up to
+    8,192 have raised that of the last 1,024, as older ones mislead where a stream changes, more do
+    not pay: the function is then made of 1,024, and takes no more.
+
+    What that takes has a bound (`effort`), counted in operations, so that what is learned depends
+    on the events alone. Beyond an opening allowance, of which streams of 10,000 events have all
+    they can use, the machine spends so many times what a pool of experts does. When nothing is
+    left, the function takes no more events, and the next one is begun when it can be paid for.
 
     The new function learns the events since, as the one in use does, and some events after it was
     begun, see ``swap_delay``, the two are compared by how they have predicted these before they
@@ -83,14 +89,13 @@ class FeatureMachine(Supervised):
 
     Between solutions, and from then on when there are no more, an event is learned at once: what
     labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by
-    exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth, as
-    far as that has lowered the error. Until the first takeover there is this part alone, on columns
-    as they come.
+    exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth, by
+    some hundred centers, as far as that has lowered the error. Until the first takeover there is
+    this part alone, on columns as they come.
 
-    To solve for n events takes about ``n 3072^2 / 3`` multiplications in single precision, and each
-    later block about as many as its leaf. The events that are kept are ``8 d`` bytes each for d
-    columns, and up to twice as much once more in the function, and in one that is made; factors
-    take up to 80 MiB in each.
+    To solve for n events takes about ``n 1024^2 / 3`` multiplications in single precision. The
+    events that are kept are ``8 d`` bytes each for d columns, and up to twice as much once more in
+    the function, and in one that is made; factors take up to 9 MiB in each.
 
     Attributes
     ----------
@@ -182,6 +187,14 @@ class FeatureMachine(Supervised):
             "odds, or 0. So the memory of one among other experts has a bound where columns grow "
             "with the stream. None, the default, is no bound.",
         ),
+        "effort": Real(
+            optional=True,
+            about="operations, relative to those of a pool of experts (no bound)",
+            doc="Operations that it may spend for each event, relative to those of a pool of "
+            "experts, beyond an opening allowance of a second or so of one core. Where that is "
+            "spent, new functions are begun later, and the one in use takes no more events into "
+            "its solution. None, the default, is no bound.",
+        ),
         "seed": SEED,
         "max_classes": MAX_CLASSES,
     }
@@ -195,10 +208,11 @@ class FeatureMachine(Supervised):
         rounds: int = 4,
         buffer_size: int = 4096,
         reservoir_size: int = 28_672,
-        first: int = 64,
+        first: int = 128,
         every: int = 16_384,
         swap_delay: int = 256,
         max_width: int | None = None,
+        effort: float | None = None,
         seed: int = 0,
         columns: Sequence[Column] | None = None,
         classes: Sequence[Label] = (),
@@ -212,13 +226,14 @@ class FeatureMachine(Supervised):
         self.kernel, self.metric, self.rounds = kernel, metric, rounds
         self.buffer_size, self.reservoir_size = buffer_size, reservoir_size
         self.first, self.every, self.swap_delay, self.seed = first, every, swap_delay, seed
-        self.max_width = max_width
+        self.max_width, self.effort = max_width, effort
         options.check(self.OPTIONS, self)
         room = buffer_size + reservoir_size
         self._recipe = MetricRecipe(kernel, metric, rounds, room, max_classes)
         self._recipe.families(2)  # raises where kernel and metric do not fit
         self._columns: tuple[Column, ...] | None = None
         self._when = Beginnings(first, every, swap_delay, room)
+        self._budget = Budget(effort)
         self.rests = False
         """It keeps events, and learns nothing of them."""
         self.is_too_wide = False
@@ -299,11 +314,26 @@ class FeatureMachine(Supervised):
             if not self.is_too_wide:
                 self._keep(events[at:stop], numbers[at:stop])
             self.n_events += stop - at
+            if self.n_events % WINDOW == 0:
+                self._count()
             if self.watches and not self.rests:
                 known = self._function.family is not None
                 self._when.look(self.n_events, self._function.missed, is_known=known)
             self._turn()
             at = stop
+
+    def _count(self) -> None:
+        """Count the operations of a window, and solve for no more events if there are none left."""
+        function, active = self._function, not self.rests
+        self._budget.learn(
+            WINDOW,
+            len(self._columns or ()),
+            max(1, len(self.classes)),
+            centers=function.n_asked * active,
+            grows=function.grows and active,
+        )
+        if active and function.grows and not self._budget.pays(0):
+            function.close()
 
     def _keep(self, events: Numbers, numbers: Numbers) -> None:
         """Keep events, and have the function that is being made learn them."""
@@ -317,20 +347,24 @@ class FeatureMachine(Supervised):
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
         then = self._when.due if self._next is None else self._next.at
-        if self.rests:
-            return self.n_events + self.buffer_size
-        if self.watches:
-            then = min(then, self._when.window_end(self.n_events))
-        return max(self.n_events + 1, then)
+        stop = self._when.window_end(self.n_events)
+        return min(stop, then) if then > self.n_events else stop
 
     def _turn(self) -> None:
         """Do what is to be done at this event."""
         self._compare_if_due()
         ready = self._next is None and self.columns and not self.rests
-        if ready and self._when.is_due(self.n_events):
+        if ready and self._when.is_due(self.n_events) and self._budget.pays(self._cost):
             changed = self._when.changed
             of = self.last_events(self.n_events - changed) if changed else self._kept()
             self._begin(*of, anew=changed > 0)
+
+    @property
+    def _cost(self) -> int:
+        """Operations of a new function of the events that are kept."""
+        events, d = len(self._recent) + len(self._sample), len(self._columns or ())
+        families = 1 if self._when.is_settled else len(self._recipe.families(d))
+        return search_cost(events, d, max(1, len(self.classes)), families)
 
     def learn_again(self, events: Numbers, labels: Numbers) -> None:
         """Learn events that others predicted, as of `learn_encoded`, as the first ones.
@@ -384,15 +418,16 @@ class FeatureMachine(Supervised):
 
     def _begin(self, X: Numbers, y: Numbers, *, anew: bool = False) -> None:
         """Begin a metric of these events: anew, of those since errors rose."""
+        self._budget.spend(self._cost)
         self._when.begin(self.n_events, anew=anew)
         self._function.missed = 0.0
         seed = int(np.random.SeedSequence([self.seed, self.n_events]).generate_state(1)[0])
         targets = self._function.targets(y)
         now = Beginning(X, y, targets, self.classes, self._task, seed)
         known = self._function
-        recipe = replace(self._recipe, errors=known.errors)
+        recipe = replace(self._recipe, errors=known.errors, known=known.solved_with)
         if self._when.is_settled:
-            recipe = replace(recipe, family=known.family, most=_GROWTH * known.n_solved)
+            recipe = replace(recipe, settled=True, most=_GROWTH * known.n_solved)
         at = self.n_events + self._when.delay(len(y))
         self._next = Replacement(at, lambda: now.solved(recipe))
 
@@ -486,6 +521,7 @@ class FeatureMachine(Supervised):
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
             **self._when.header(),
+            "balance": self._budget.balance,
             "rests": self.rests,
             "next": None,
         }
@@ -515,6 +551,7 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._when.restore(header, state.arrays, learner.n_events, _OWNER)
+        learner._budget.balance = int(number(header, "balance", _OWNER, _BALANCES))
         learner.rests = flag(header, "rests", _OWNER)
         if learner.is_too_wide and not learner.rests:
             raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")

@@ -172,10 +172,9 @@ class Beginnings:
         return self.origin + (min(soon, later) if soon < self._room else later)
 
     def is_due(self, n_events: int) -> bool:
-        """Return whether one is to be begun after so many events."""
-        if self.changed:
-            return n_events >= self.changed + _ANEW
-        return n_events >= self.due
+        """Return whether one is to be begun after so many events: when it is due, or later."""
+        due = self.changed + _ANEW if self.changed else self.due
+        return n_events == due or (n_events > due and n_events % WINDOW == 0)
 
     def begin(self, n_events: int, *, anew: bool) -> None:
         """Note that one is begun, and that the errors of the one in use are summed up from 0 on."""
@@ -252,6 +251,65 @@ class Beginnings:
             )
 
 
+_OPENING = 40_000_000_000
+"""Multiplications that there are for the beginning of a stream, some seconds of one core."""
+_POOL, _OF_A_CELL = 400_000, 2_000
+"""Those that a pool of experts takes for an event: in any case, and for each output and column."""
+_EVENT, _VALUE, _BLOCK = 300_000, 12, 300_000
+"""Those that an event takes in any case, and a kernel's value beside its columns; and those by
+which it is solved for in a block."""
+_FAMILY, _IN_LEAVES, _SOLVED, _GRADIENTS = 120_000_000, 1_000_000, 350_000, 1_000
+"""Those of a search for each family, and for each event that is compared by: for solutions in
+leaves, and the function that is made, and kernel values beside which gradients are taken."""
+
+
+class Budget:
+    """What a machine may spend: an opening, and `effort` times what a pool of experts takes.
+
+    Operations are counted, not timed: what is learned depends on the events alone. They are
+    multiplications in single precision, of which a core does some thirty in a nanosecond. Without
+    an effort (None) there is no bound.
+
+    Examples
+    --------
+    >>> budget = Budget(1.0)
+    >>> budget.pays(10**10), Budget(None).pays(10**15)
+    (True, True)
+    >>> budget.spend(10**11)
+    >>> budget.pays(0)
+    False
+    """
+
+    def __init__(self, effort: float | None) -> None:
+        self._effort, self.balance = effort, _OPENING
+
+    def pays(self, cost: int) -> bool:
+        """Return whether so many operations can be spent."""
+        return self._effort is None or self.balance >= cost
+
+    def spend(self, cost: int) -> None:
+        """Take so many operations off."""
+        self.balance -= cost
+
+    def learn(self, events: int, columns: int, outputs: int, *, centers: int, grows: bool) -> None:
+        """Take in what a pool spends on events, and off what the machine does.
+
+        It has so many centers for each, 0 if it rests, and solves for them if it grows.
+        """
+        earned = int((self._effort or 0.0) * (_POOL + _OF_A_CELL * outputs * (columns + 32)))
+        spent = (_EVENT + centers * (columns + _VALUE)) * (centers > 0) + _BLOCK * grows
+        self.balance = min(_OPENING, self.balance + events * (earned - spent))
+
+
+def search_cost(events: int, columns: int, outputs: int, families: int) -> int:
+    """Return how many operations a new function of so many events takes, with its search."""
+    compared = min(events, MOST_COMPARED)
+    leaves = compared * (_IN_LEAVES + _GRADIENTS * (columns + _VALUE) * outputs)
+    return families * _FAMILY + leaves + events * _SOLVED
+
+
+MOST_COMPARED = 8_192
+"""Events by which metrics are compared, at most."""
 Numbers = NDArray[Any]
 
 METRICS = ("auto", "diagonal", "full")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from streamk.backends import loops
 from streamk.errors import InvalidInput
 from streamk.factorization.checks import check_choice
 from streamk.kernels import (
@@ -409,40 +410,19 @@ def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator
 def _by_columns(
     kernel: Laplacian | PowerExponential | Cauchy, X: Numbers, Z: Numbers, A: Numbers
 ) -> Iterator[Block]:
-    s = kernel.bandwidth
-    is_rough = isinstance(kernel, PowerExponential)
-    near = [_NEAR * float(column.std()) for column in Z.T] if is_rough else []
+    s, at, h = kernel.bandwidth, loops.gradients, np.zeros(X.shape[1])
+    if isinstance(kernel, Laplacian):
+        kind, factor = at.SIGNS, -1.0 / s
+    elif isinstance(kernel, PowerExponential):
+        # Twice the slope of sqrt(|t|), but near 0.
+        kind, factor, h = at.ROOTS, -0.5 / math.sqrt(s), _NEAR * Z.std(axis=0, dtype=np.float64)
+    else:
+        kind, factor, h = at.FRACTIONS, -2.0, np.full(X.shape[1], s)
     for rows in _rows(len(X), len(Z)):
         K = kernel.pairwise(X[rows], Z, dtype=X.dtype)
-        G = np.empty((len(K), A.shape[1], X.shape[1]), X.dtype)
-        for j in range(X.shape[1]):
-            t = X[rows, j, None] - Z[:, j]
-            if isinstance(kernel, Laplacian):
-                np.multiply(K, np.sign(t, out=t), out=t)
-                G[:, :, j] = (t @ A) / -s
-            elif is_rough:
-                np.multiply(K, _slopes_of_root(t, near[j]), out=t)
-                G[:, :, j] = (t @ A) / (-2.0 * math.sqrt(s))
-            else:
-                t /= t * t + s * s
-                np.multiply(K, t, out=t)
-                G[:, :, j] = -2.0 * (t @ A)
-        yield rows, G
-
-
-def _slopes_of_root(t: Numbers, near: float) -> Numbers:
-    """Return ``t (t^2 + near^2)^(-3/4)``, twice the slope of ``sqrt(|t|)`` but near 0."""
-    h = t.dtype.type(near)
-    with np.errstate(over="ignore"):  # the slope at points that are so far away is 0
-        if h * h < np.finfo(t.dtype).tiny:
-            size = np.hypot(t, h)  # takes four times as long, and squares are not lost
-        else:
-            size = np.square(t)
-            size += h * h
-            np.sqrt(size, out=size)
-        size *= np.sqrt(size)
-    # Where all centers are equal in the column, and the point is, too, it has no slope.
-    return np.asarray(np.divide(t, size, out=np.zeros_like(t), where=size > 0.0))
+        G = np.empty((len(K), A.shape[1], X.shape[1]))
+        at.sum_slopes(kind, h, K, A, X[rows], Z, G)
+        yield rows, factor * G
 
 
 def _weights(kernel: Kernel) -> tuple[Kernel, Callable[[Numbers], Numbers]]:

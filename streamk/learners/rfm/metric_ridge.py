@@ -61,7 +61,7 @@ class MetricRidge(OnlineKernelRidge):
 
     TYPE = "metric-ridge"
     WORK = 1_024
-    RIDGES = (*OnlineKernelRidge.RIDGES, 1e9)
+    RIDGES = (0.5, 1e9)
     """By the last one nothing is learned but by the first part."""
     _base: SolvedPart | None = None
     _next_base: Background[SolvedPart] | None = None
@@ -124,7 +124,8 @@ class MetricRidge(OnlineKernelRidge):
         if self._next_base is None:
             return
         base = self._next_base.result()
-        base.add_columns(self._columns_since)
+        if self._columns_since:
+            base.add_columns(self._columns_since)
         self._base, self._next_base, self._columns_since = base, None, 0
         if not self._keeps:
             self._base.forget_factor()

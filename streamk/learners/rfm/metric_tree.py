@@ -16,6 +16,7 @@ from streamk.learners.common.calibration import Calibration
 from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK
+from streamk.learners.rfm.metric import Metric
 from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
 from streamk.learners.rfm.search import Family
 from streamk.learners.rfm.splits import FURTHEST, EventMap, Splits, halves
@@ -36,6 +37,8 @@ _PERIODS = BLOCK, 4 * BLOCK
 """Events after which leaves are looked at, and probabilities adjusted: at first, and later."""
 _MANY_EVENTS = 2_048
 """Events that a function has learned, from which on it is later."""
+_CENTERS = 512
+"""Room for them, of all leaves that a function begins with."""
 _LEAST_CENTERS = 4 * BLOCK
 """Least room of a leaf for centers that learn what differs from its solution."""
 
@@ -54,8 +57,8 @@ class MetricTree:
     It also tells how well it has predicted the events that it has learned.
 
     The kernel is that of what differs from the solution, see `MetricRidge`. All leaves together
-    solve for `capacity` events, at most (and a block for each leaf), and have as many centers
-    beside. Columns are None before they are known.
+    solve for `capacity` events, at most (and a block for each leaf), and have some hundred centers
+    beside, the last events. Columns are None before they are known.
     """
 
     TYPE = "metric-tree"
@@ -101,7 +104,7 @@ class MetricTree:
         leaf has room for.
         """
         size = SPLITS[len(X) >= _FEW_LEAVES * SPLITS[0] // 2]
-        self._plant(0, solution, self.map.points(X), y, (self.capacity, size))
+        self._plant(0, solution, self.map.points(X), y, (min(self.capacity, _CENTERS), size))
 
     def _plant(
         self, place: int, solution: Solution, points: Numbers, y: Numbers, room: tuple[int, int]
@@ -210,6 +213,16 @@ class MetricTree:
         return Family(scale, solution.kernel, self.map.metric.is_diagonal)
 
     @property
+    def solved_with(self) -> tuple[Family, Metric, float] | None:
+        """Family, metric and regularization of the solution."""
+        family, solution = self.family, self._leaves[0].solution
+        return (
+            None
+            if family is None or solution is None
+            else (family, self.map.metric, solution.ridge)
+        )
+
+    @property
     def errors(self) -> list[float] | None:
         """Those of the regularizations of what differs from the solution, if there is one.
 
@@ -223,6 +236,11 @@ class MetricTree:
     def n_solved(self) -> int:
         """Events of the solution."""
         return sum(leaf.n_solved for leaf in self._leaves)
+
+    @property
+    def n_asked(self) -> int:
+        """Centers that an event is predicted by, about."""
+        return self.n_features // len(self._leaves)
 
     @property
     def grows(self) -> bool:

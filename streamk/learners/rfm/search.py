@@ -52,6 +52,8 @@ _GRADIENTS = 10_000
 """Events at which gradients are taken, if nothing else is said."""
 _PARTS = 3
 """Of cross-validation."""
+_FULL = 1.01
+"""Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
 
 
 # Functions, and events to compare them by
@@ -71,6 +73,11 @@ class Family:
         if isinstance(self.kernel, PowerExponential):
             return 0.5
         return 1.0 if isinstance(self.kernel, Laplacian) else 2.0
+
+    @property
+    def handicap(self) -> float:
+        """The factor of its errors where families are compared."""
+        return 1.0 if self.diagonal else _FULL
 
     def identity(self, d: int) -> Metric:
         """Return the metric of round 0."""
@@ -407,7 +414,6 @@ def turned(
 
 def cross_validated(
     families: Sequence[Family],
-    handicaps: Sequence[float],
     X: Numbers,
     Y: Numbers,
     *,
@@ -420,7 +426,7 @@ def cross_validated(
     The events X (n, d) with targets Y (n, outputs) are cut into three parts in their order, so that
     few have their neighbors in the stream on the other side. Each part is predicted by functions,
     and in metrics, of the others. Regularizations ascend, and are searched from the middle on, as
-    long as errors fall. Errors of families are multiplied by their handicaps.
+    long as errors fall.
 
     Returns
     -------
@@ -438,7 +444,7 @@ def cross_validated(
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
     >>> both = [Family("standard", Gaussian(bandwidth=s), True) for s in (0.01, 1.5)]
     >>> family, found = cross_validated(
-    ...     both, [1.0, 1.0], X, X[:, :1], rounds=2, ridges=[0.01, 0.1], error="squared"
+    ...     both, X, X[:, :1], rounds=2, ridges=[0.01, 0.1], error="squared"
     ... )
     >>> family.kernel.bandwidth, found.ridge, bool(found.metric.shares[0] > 0.9)
     (1.5, 0.01, True)
@@ -453,7 +459,7 @@ def cross_validated(
     paths = [
         _path(family, folds[family.scale], Y, starts, rounds, ridges, error) for family in families
     ]
-    lowest = [factor * least(path).error for factor, path in zip(handicaps, paths, strict=True)]
+    lowest = [one.handicap * least(path).error for one, path in zip(families, paths, strict=True)]
     best = int(np.argmin(lowest))
     family, kept = families[best], least(paths[best])
     if not np.isfinite(kept.error):
@@ -531,41 +537,75 @@ def _left_out(
 # A function for each part of space
 
 
+class Start(NamedTuple):
+    """Where rounds in leaves may begin: a family, its events, a metric and a regularization."""
+
+    family: Family
+    fold: Fold
+    metric: Metric
+    ridge: float
+
+
 def rounds_in_leaves(
-    family: Family,
-    fold: Fold,
+    starts: Sequence[Start],
     *,
     ridges: Sequence[float],
     rounds: int,
     error: str,
     size: int,
     n_gradients: int,
-) -> list[MetricRound]:
-    """Go through the rounds of one family, with a function of its own for each part of space.
+) -> tuple[Family, float, list[MetricRound]]:
+    """Go through rounds from the best of some metrics on, with a function for each part of space.
 
     The metric of a round is the average gradient outer product of all leaves' functions, at so many
     events of each. A leaf is divided from `size` events on: to solve for n events takes
-    ``n size^2 / 3`` multiplications at most. Each round has its regularization, and those after
-    have the last one.
+    ``n size^2 / 6`` multiplications at most. The regularization goes up or down the ladder of
+    `ridges`, by a step a round, as long as errors fall.
+
+    Returns the family, the least error of all starts, and the rounds from the best one on.
     """
-    metric, found = family.identity(fold.S.shape[1]), list[MetricRound]()
-    while True:
-        ridge = ridges[min(len(found), len(ridges) - 1)]
-        P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
-        F, solved = np.tile(fold.middle, (len(Q), 1)), list[tuple[Numbers, Numbers]]()
-        for rows, asked in _leaves(P, Q, size):
-            A = SingleRidge(family.kernel, P[rows], fold.Y[rows] - fold.middle).solve(ridge)
-            F[asked] += family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32) @ A
-            solved.append((rows, A))
-        missed = error_of(ERRORS[error](F - fold.labels))
-        found.append(MetricRound(len(found), metric, ridge, missed, F))
-        if ended([one.error for one in found], rounds, 1):
-            return found
-        M = np.zeros(metric.root.shape)
-        for rows, A in solved:
-            own = agop(family, metric, P[rows[:n_gradients]], P[rows], A)
-            M += len(rows) * (own.diagonal if family.diagonal else own.matrix)
-        metric = normalized(family, Metric.of(M / len(P)), fold.S)
+    first = [solved_in_leaves(one, ridges, (0,), size, error)[0].error for one in starts]
+    errors = [one.family.handicap * own for one, own in zip(starts, first, strict=True)]
+    start = starts[int(np.argmin(errors))]
+    family, fold, *_ = start
+    turn, solved, step = solved_in_leaves(start, ridges, (0, -1, 1), size, error)
+    found = [turn]
+    while not ended([one.error for one in found], rounds, 1):
+        M = np.zeros(turn.metric.root.shape)
+        for P, A in solved:
+            own = agop(family, turn.metric, P[:n_gradients], P, A)
+            M += len(P) * (own.diagonal if family.diagonal else own.matrix)
+        metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
+        start, steps = Start(family, fold, metric, turn.ridge), (0, step) if step else (0,)
+        turn, solved, step = solved_in_leaves(start, ridges, steps, size, error)
+        found.append(turn._replace(number=len(found)))
+    return family, min(first), found
+
+
+def solved_in_leaves(
+    start: Start, ridges: Sequence[float], steps: Sequence[int], size: int, error: str
+) -> tuple[MetricRound, list[tuple[Numbers, Numbers]], int]:
+    """Solve for functions in leaves, by regularizations that are so many steps up a ladder.
+
+    Returns the best round, the points and coefficients of each of its leaves, and its step.
+    """
+    family, fold, metric, ridge = start
+    place = list(ridges).index(ridge)
+    steps = [step for step in steps if 0 <= place + step < len(ridges)]
+    tried = [ridges[place + step] for step in steps]
+    P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
+    F, solved = np.zeros((len(tried), *fold.labels.shape)), list[tuple[Numbers, list[Numbers]]]()
+    for rows, asked in _leaves(P, Q, size):
+        leaf = SingleRidge(family.kernel, P[rows], fold.Y[rows] - fold.middle)
+        K = family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32)
+        each = [leaf.solve(one) for one in tried]
+        F[:, asked] = [K @ A for A in each]
+        solved.append((P[rows], each))
+    F += fold.middle
+    errors = [error_of(ERRORS[error](own - fold.labels)) for own in F]
+    best = int(np.argmin(errors))
+    turn = MetricRound(0, metric, tried[best], errors[best], F[best])
+    return turn, [(points, each[best]) for points, each in solved], steps[best]
 
 
 def _leaves(P: Numbers, Q: Numbers, size: int) -> Iterator[tuple[Numbers, Numbers]]:

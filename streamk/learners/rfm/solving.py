@@ -16,8 +16,8 @@ from streamk.kernels import Kernel
 from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
-from streamk.learners.rfm.machine import families
-from streamk.learners.rfm.metric import PRODUCTS, Columns, Weights, mean_error
+from streamk.learners.rfm.machine import MOST_COMPARED, families
+from streamk.learners.rfm.metric import PRODUCTS, Columns, Metric, Weights, mean_error
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.search import (
@@ -26,11 +26,13 @@ from streamk.learners.rfm.search import (
     Fold,
     MetricRound,
     SearchLimits,
+    Start,
     Starts,
     cross_validated,
     least,
     refine,
     rounds_in_leaves,
+    solved_in_leaves,
 )
 from streamk.learners.rfm.splits import EventMap
 from streamk.losses import softmax
@@ -98,22 +100,18 @@ _LADDER = RIDGES[2:]
 differences of numbers too large for it."""
 _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
-_CROSSED = 256
+_CROSSED = 128
 """Events up to which there is cross-validation instead."""
-_FEW_EVENTS, _EXPLORED = 800, 1
+_FEW_EVENTS, _EXPLORED = 512, 1
 """Events by which families are compared, and rounds after round 0."""
-_FINALISTS, _MORE_EVENTS = 3, 1_600
-"""Families that are compared once more, with all their rounds, on so many events. From these on it
-is judged whether they have paid."""
-_NEAR = 1.03
-"""Ratio of errors up to which another family is about as good as the best one on few events."""
-_MOST_EVENTS, _LEAF = 8_192, 2_049
-"""Events by which that metric is learned anew, and those of a leaf that is divided meanwhile."""
-_GRADIENTS, _IN_A_LEAF, _OF_PRODUCTS = 800, 1_024, 200
-"""Events at which gradients are taken for each of these metrics, at most: of a function, of one of
-a leaf, and of any where a kernel is a product over the columns, whose gradients take longer."""
-_FULL = 1.01
-"""Ratio of errors by which a diagonal metric may be worse than a full one, of many more numbers."""
+_FINALISTS, _NEAR = 3, 1.03
+"""Families that are compared once more, and the ratio of errors up to which one is about as good as
+the best."""
+_LEAF, _MORE_ROUNDS = 1_025, 5
+"""Events of a leaf that is divided meanwhile, and rounds."""
+_GRADIENTS, _IN_A_LEAF = 400, 256
+"""Events at which gradients are taken for each of these metrics, at most: of a function, and of one
+of a leaf."""
 _PAYS = 0.97
 """Part of the error of few events below which more must bring it, by as many rounds."""
 _MISLEADS = 1.01
@@ -135,8 +133,10 @@ class MetricRecipe:
     capacity: int
     """Of the tree: events that all leaves together solve for, see `MetricTree`."""
     max_classes: int
-    family: Family | None = None
-    """Of the function before, if no others are to be compared with it."""
+    known: tuple[Family, Metric, float] | None = None
+    """Family, metric and regularization of the function before."""
+    settled: bool = False
+    """No other families are compared with that one."""
     most: int = 2**62
     """Events that are solved for at once, and more only as they come."""
     errors: Sequence[float] | None = None
@@ -150,8 +150,8 @@ class MetricRecipe:
         InvalidInput
             If kernel and metric do not fit each other.
         """
-        if self.family is not None:
-            return [self.family]
+        if self.settled and self.known is not None:
+            return [self.known[0]]
         if self.kernel is not None:
             return families(self.kernel, None, self.metric, d)
         # A column that goes on rising, as the time does, leaves the range of the events that a
@@ -208,10 +208,9 @@ class Beginning:
         """Return the family and the round of least error in cross-validation."""
         return cross_validated(
             chosen,
-            _handicaps(chosen),
             self.X,
             self.targets,
-            rounds=recipe.rounds,
+            rounds=min(recipe.rounds, _EXPLORED),
             ridges=_LADDER,
             error=self._error,
         )
@@ -225,82 +224,68 @@ class Beginning:
     ) -> tuple[Family, MetricRound, bool]:
         """Return the family of least error, and its best round.
 
-        Families are compared on few events, and the best ones of three kinds, if they are about as
-        good, with all rounds, on more. And whether these have paid: where more events do not lower
-        the error, as on streams that change or are noise for the most part, still more would be of
-        no use.
+        Families are compared on few events. The best one of each of three kinds, if they are about
+        as good, and the metric in use are compared on more, in leaves, and the best of these goes
+        on from round to round. And whether more events have paid: where they do not lower the
+        error, as on streams that change or are noise for the most part, still more would be of no
+        use.
         """
-        chosen, first = recipe.families(d), _LADDER[len(_LADDER) // 2]
-        factors, few = _handicaps(chosen), list[MetricRound]()
-        many = len(rest) >= _MORE_EVENTS
-        if many or len(chosen) > 1:
-            turns, some = min(recipe.rounds, _EXPLORED), rest[:_FEW_EVENTS]
-            starts = Starts()
-            few = [least(self._rounds(one, some, held, turns, first, starts)) for one in chosen]
-        errors = [factor * one.error for factor, one in zip(factors, few, strict=False)] or [1.0]
-        order = sorted(range(len(errors)), key=errors.__getitem__)
-        finalists = [order[0]]
-        if many:
-            near = [at for at in order if errors[at] <= _NEAR * errors[order[0]]]
-            finalists = _best_of_each_kind(chosen, near)[:_FINALISTS]
-        some, more, starts = rest[:_MORE_EVENTS], dict[int, list[MetricRound]](), Starts()
-        for place in finalists:
-            begun = few[place].ridge if few else first
-            more[place] = self._rounds(chosen[place], some, held, recipe.rounds, begun, starts)
-        place = min(more, key=lambda place: factors[place] * least(more[place]).error)
-        best, found = chosen[place], more[place]
-        kept = least(found)
-        as_many = least(found[: _EXPLORED + 1])
-        pays = not many or as_many.error < _PAYS * few[place].error
-        if pays and len(rest) >= 2 * _MORE_EVENTS:
-            most = self._in_leaves(best, rest[:_MOST_EVENTS], held, recipe.rounds, found)
-            pays = most.error < _MISLEADS * kept.error
-            kept = min(most, kept, key=lambda one: one.error)
-        return best, kept, pays
-
-    def _in_leaves(
-        self,
-        family: Family,
-        rows: Numbers,
-        held: Numbers,
-        rounds: int,
-        known: Sequence[MetricRound],
-    ) -> MetricRound:
-        """Return the best round by more events, with the regularizations of the known ones."""
-        found = rounds_in_leaves(
-            family,
-            Fold.of(self.X, self.targets, rows, held, family.scale),
-            ridges=[one.ridge for one in known],
-            rounds=rounds,
+        few = self._explored(recipe.families(d), rest[:_FEW_EVENTS], held, recipe.rounds)
+        each = [(one, found.metric, found.ridge) for one, found in few]
+        if recipe.known is not None:
+            each.append(recipe.known)
+        family, first, found = rounds_in_leaves(
+            [self._start(*one, rest[:MOST_COMPARED], held) for one in each],
+            ridges=_LADDER,
+            rounds=_MORE_ROUNDS if recipe.rounds else 0,
             error=self._error,
             size=_LEAF,
-            n_gradients=_gradients(family, _IN_A_LEAF),
+            n_gradients=_IN_A_LEAF,
         )
-        return least(found)
+        kept, lowest = least(found), min(one.error for _, one in few)
+        pays = len(rest) < 2 * _FEW_EVENTS or first < _PAYS * lowest
+        if pays and len(rest) >= 2 * _SMALL:
+            last = self._start(family, kept.metric, kept.ridge, rest[:_SMALL], held)
+            recent, *_ = solved_in_leaves(last, _LADDER, (0,), _LEAF, self._error)
+            pays = kept.error < _MISLEADS * recent.error
+        return family, kept, pays
 
-    def _rounds(
-        self,
-        family: Family,
-        rows: Numbers,
-        held: Numbers,
-        rounds: int,
-        first: float,
-        starts: Starts,
-    ) -> list[MetricRound]:
-        """Return the rounds of a family that learns some events, see `refine`."""
-        limits = SearchLimits(
-            rounds,
-            len(rows),
-            "random",
-            self.seed,
-            self._error,
-            patience=1,
-            single=True,
-            ladder=len(rows) > _FEW_EVENTS,
-            n_gradients=_gradients(family, _GRADIENTS),
-        )
-        fold = Fold.of(self.X, self.targets, rows, held, family.scale)
-        return refine(family, fold, limits, _LADDER, first, starts)
+    def _explored(
+        self, families: Sequence[Family], rows: Numbers, held: Numbers, rounds: int
+    ) -> list[tuple[Family, MetricRound]]:
+        """Return the best one of each kind of families, with its best round on few events.
+
+        There are three at most, and those alone that are about as good as the first.
+        """
+        starts, each = Starts(), list[tuple[float, int, MetricRound]]()
+        for place, one in enumerate(families):
+            limits = SearchLimits(
+                min(rounds, _EXPLORED),
+                len(rows),
+                "random",
+                self.seed,
+                self._error,
+                patience=1,
+                single=True,
+                n_gradients=_GRADIENTS,
+            )
+            fold = Fold.of(self.X, self.targets, rows, held, one.scale)
+            first = _LADDER[len(_LADDER) // 2]
+            found = least(refine(one, fold, limits, _LADDER, first, starts))
+            each.append((one.handicap * found.error, place, found))
+        each.sort(key=lambda one: one[:2])
+        kinds: dict[tuple[type[Kernel], bool], tuple[Family, MetricRound]] = {}
+        for error, place, found in each:
+            one = families[place]
+            if error <= _NEAR * each[0][0]:
+                kinds.setdefault((type(one.kernel), one.diagonal), (one, found))
+        return list(kinds.values())[:_FINALISTS] or [(families[each[0][1]], each[0][2])]
+
+    def _start(
+        self, family: Family, metric: Metric, ridge: float, rest: Numbers, held: Numbers
+    ) -> Start:
+        fold = Fold.of(self.X, self.targets, rest[:MOST_COMPARED], held, family.scale)
+        return Start(family, fold, metric, ridge)
 
     def _function(
         self, recipe: MetricRecipe, family: Family, kept: MetricRound, held: Numbers, pays: bool
@@ -328,21 +313,3 @@ class Beginning:
             labels = self.y[held]
             function.calibrate(kept.margins, labels, inverse_temperature(kept.margins, labels))
         return function
-
-
-def _gradients(family: Family, others: int) -> int:
-    """Return at how many events gradients are taken, of other kernels than products so many."""
-    return _OF_PRODUCTS if isinstance(family.kernel, PRODUCTS) else others
-
-
-def _best_of_each_kind(families: Sequence[Family], order: Sequence[int]) -> list[int]:
-    """Return the first place in the order of each kernel's families, diagonal ones and others."""
-    best: dict[tuple[type[Kernel], bool], int] = {}
-    for place in order:
-        best.setdefault((type(families[place].kernel), families[place].diagonal), place)
-    return list(best.values())
-
-
-def _handicaps(families: Sequence[Family]) -> list[float]:
-    """Return the factors of the errors by which families are compared."""
-    return [1.0 if one.diagonal else _FULL for one in families]
