@@ -60,7 +60,7 @@ class MetricRidge(OnlineKernelRidge):
     """
 
     TYPE = "metric-ridge"
-    WORK = 1_024
+    WORK = BLOCK
     RIDGES = (0.5, 1e9)
     """By the last one nothing is learned but by the first part."""
     _base: SolvedPart | None = None

@@ -37,9 +37,9 @@ _PERIODS = BLOCK, 4 * BLOCK
 """Events after which leaves are looked at, and probabilities adjusted: at first, and later."""
 _MANY_EVENTS = 2_048
 """Events that a function has learned, from which on it is later."""
-_CENTERS = 512
+_CENTERS = 256
 """Room for them, of all leaves that a function begins with."""
-_LEAST_CENTERS = 4 * BLOCK
+_LEAST_CENTERS = 2 * BLOCK
 """Least room of a leaf for centers that learn what differs from its solution."""
 
 
