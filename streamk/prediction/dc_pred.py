@@ -27,12 +27,14 @@ from streamk.prediction.teachers import Targets, predicted
 from streamk.prediction.tree import (
     EXPONENTIAL,
     LeafPoints,
+    Lesson,
     LocalModel,
     Tree,
     TreeOptions,
+    begin,
     errors,
-    fit_local,
     grow,
+    refine,
 )
 
 Numbers = NDArray[Any]
@@ -247,16 +249,18 @@ def fit(
     if options.landmarks is None:
         m = max(1, min(m, landmarks_within(grown, targets, options)))
     options, classifies = replace(options, landmarks=m), targets.is_classifier
-    models, visits, absent = [], [], 0.0
+    lessons, visits, absent = [], [], 0.0
     for (_, parts), each in zip(grown, draws, strict=True):
         for part in parts:
             rows = part.learned
             T, outputs, rest = targets.of_leaf(rows)
             given = None if importance is None else importance[rows]
-            local = fit_local(Z[rows], T, outputs, options, each, given, is_classifier=classifies)
-            models.append(local)
+            first = begin(Z[rows], T, outputs, options, each, given, is_classifier=classifies)
+            lessons.append(Lesson(first, rows, T))
             visits.append(len(part.own) / len(X))
             absent += rest * visits[-1] / trees
+    how = {"ridge": options.ridge, "iterations": options.iterations}
+    models = refine(lessons, Z, is_classifier=classifies, **how)
     return CompiledModel(
         laid_out(scale, [tree for tree, _ in grown], models, _log_absent(models, absent, targets)),
         classes=targets.classes,
@@ -428,27 +432,24 @@ class _Trials:
         scores: Numbers,
     ) -> None:
         """Add a tree's scores of the events to those of the others."""
-        places = tree.leaves(self.tested[rows])
-        for leaf in np.unique(places).tolist():
+        places, classifies = tree.leaves(self.tested[rows]), self.targets.is_classifier
+        leaves, lessons = np.unique(places).tolist(), []
+        for leaf in leaves:
             learned = parts[leaf].learned
             random = np.random.Generator(np.random.Philox([self.seed, leaf]))
             T, outputs, _ = self.targets.of_leaf(learned)
+            first = begin(self.Z[learned], T, outputs, options, random, is_classifier=classifies)
+            lessons.append(Lesson(first, learned, T))
+        how = {"ridge": options.ridge, "iterations": options.iterations}
+        for leaf, local in zip(leaves, refine(lessons, self.Z, is_classifier=classifies, **how), strict=True):
             here = np.flatnonzero(places == leaf)
-            local = fit_local(
-                self.Z[learned],
-                T,
-                outputs,
-                options,
-                random,
-                is_classifier=self.targets.is_classifier,
-            )
             found = local.scores(self.tested[rows[here]])
             if scores.shape[1] == 1:
                 scores[here] += found
             else:
                 found -= found.max(axis=1, keepdims=True)
                 found -= np.log(np.exp(found).sum(axis=1, keepdims=True)) - _ABSENT
-                scores[np.ix_(here, outputs)] += found
+                scores[np.ix_(here, local.outputs)] += found
 
 
 def _entropy(T: Numbers) -> float:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import loops
+from streamk.backends.threads import divide
 from streamk.landmarks.methods import centers_of
 from streamk.options import Checked, Flag, Real, Whole
 
@@ -309,69 +312,46 @@ def with_products(C: Numbers, pairs: NDArray[np.int64]) -> Numbers:
     return np.concatenate([C, C[:, pairs[:, 0]] * C[:, pairs[:, 1]]], axis=1)
 
 
-_KEPT = 10
-"""Pairs of steps and slopes that L-BFGS keeps."""
+class Lesson(NamedTuple):
+    """A leaf's model as it begins, and what it is to learn."""
+
+    model: LocalModel
+    rows: Places
+    """(n,) among all points"""
+    targets: Numbers
+    """(n, q): probabilities (of two classes those of the second, q = 1), or numbers"""
 
 
 def refine(
-    model: LocalModel,
-    Z: Numbers,
-    T: Numbers,
-    *,
-    is_classifier: bool,
-    ridge: float,
-    iterations: int,
-) -> LocalModel:
-    """Return the model after so many iterations of L-BFGS on points (n, d) and targets (n, q).
+    lessons: Sequence[Lesson], Z: Numbers, *, is_classifier: bool, ridge: float, iterations: int
+) -> list[LocalModel]:
+    """Return each leaf's model after so many iterations of L-BFGS; `Z` are all points.
 
-    The loss is the mean of the cross-entropy with the targets' probabilities (of two classes that
-    of the second one, q = 1), or of half the squared errors, and ``ridge / 2`` times the squares of
-    the weights.
+    The loss is the mean of the cross-entropy with the targets' probabilities, or of half the
+    squared errors, and ``ridge / 2`` times the squares of the weights. Threads share the leaves,
+    each of which is learned by itself.
     """
-    from scipy.optimize import minimize
+    models = [lesson.model for lesson in lessons]
+    work = sum(lesson.targets.size * lesson.model.weights.size for lesson in lessons)
 
-    if not iterations:  # SciPy takes a step before it looks at their number
-        return model
-    # In units of the scale's deviations the slopes of landmarks are about as large as of weights.
-    unit = float(model.scale.mean())
+    def some(part: slice) -> None:
+        for place in range(part.start, part.stop):
+            model, rows, T = lessons[place]
+            m = len(model.landmarks)
+            if not m:
+                continue
+            # In units of the scale's mean the slopes of landmarks are about as large as of weights.
+            unit = float(model.scale.mean())
+            x = _packed(model, unit)
+            points = loops.leaves.laid(Z[rows], T)
+            how = is_classifier, ridge, unit, iterations
+            loops.leaves.refine(*points, model.pairs, m, *how, x)
+            if np.all(np.isfinite(x)):
+                models[place] = _unpacked(x, model, unit)
 
-    def function(parameters: Numbers) -> tuple[float, Numbers]:
-        loss, (landmarks, scale, weights, bias) = loss_and_slopes(
-            _unpacked(parameters, model, unit), Z, T, is_classifier=is_classifier, ridge=ridge
-        )
-        return loss, _packed(landmarks * unit, scale * unit, weights, bias)
-
-    start = _packed(model.landmarks / unit, model.scale / unit, model.weights, model.bias)
-    options = {"maxiter": iterations, "maxcor": _KEPT}
-    found = minimize(function, start, jac=True, method="L-BFGS-B", options=options)
-    return _unpacked(found.x, model, unit) if np.all(np.isfinite(found.x)) else model
-
-
-def loss_and_slopes(
-    model: LocalModel, Z: Numbers, T: Numbers, *, is_classifier: bool, ridge: float
-) -> tuple[float, tuple[Numbers, Numbers, Numbers, Numbers]]:
-    """Return the loss and its derivatives in landmarks, scale, weights and bias."""
-    n, m = len(Z), len(model.landmarks)
-    scaled = Z * model.scale
-    C = np.exp(-squared(scaled, model.landmarks))
-    basis = with_products(C, model.pairs)
-    scores = basis @ model.weights + model.bias
-    loss, E = errors(scores, T, is_classifier)
-    loss, E = loss / n + 0.5 * ridge * float(np.vdot(model.weights, model.weights)), E / n
-    of_weights = basis.T @ E + ridge * model.weights
-    of_basis = E @ model.weights.T
-    of_kernels = of_basis[:, :m]
-    if len(model.pairs):
-        first, second = model.pairs.T
-        of_products = of_basis[:, m:]
-        of_kernels = of_kernels + _sums(of_products * C[:, second], first, m)
-        of_kernels += _sums(of_products * C[:, first], second, m)
-    slopes = of_kernels * C
-    by_landmark, by_point = slopes.sum(axis=0), slopes.sum(axis=1)
-    of_landmarks = 2.0 * (slopes.T @ scaled - by_landmark[:, None] * model.landmarks)
-    away = by_point[:, None] * scaled - slopes @ model.landmarks
-    of_scale = -2.0 * np.einsum("ij,ij->j", away, Z)
-    return loss, (of_landmarks, of_scale, of_weights, E.sum(axis=0))
+    if iterations:
+        divide(len(lessons), work * iterations, some)
+    return models
 
 
 def errors(scores: Numbers, T: Numbers, is_classifier: bool) -> tuple[float, Numbers]:
@@ -389,15 +369,10 @@ def errors(scores: Numbers, T: Numbers, is_classifier: bool) -> tuple[float, Num
     return loss, powers / totals * T.sum(axis=1, keepdims=True) - T
 
 
-def _sums(values: Numbers, columns: NDArray[np.int64], m: int) -> Numbers:
-    """Return the sums (n, m) of columns of values (n, p) that belong to the same landmark."""
-    chosen = np.zeros((len(columns), m))
-    chosen[np.arange(len(columns)), columns] = 1.0
-    return values @ chosen
-
-
-def _packed(landmarks: Numbers, scale: Numbers, weights: Numbers, bias: Numbers) -> Numbers:
-    return np.concatenate([landmarks.ravel(), scale, weights.ravel(), bias])
+def _packed(model: LocalModel, unit: float) -> Numbers:
+    """Return the model's numbers in the order of `loops.leaves`."""
+    parts = model.landmarks / unit, model.scale / unit, model.weights, model.bias
+    return np.concatenate([part.ravel() for part in parts])
 
 
 def _unpacked(parameters: Numbers, model: LocalModel, unit: float) -> LocalModel:
@@ -425,7 +400,7 @@ _SURE = 3.0
 """Logit that a first score of 1 stands for."""
 
 
-def fit_local(
+def begin(
     Z: Numbers,
     T: Numbers,
     outputs: NDArray[np.int64],
@@ -435,7 +410,7 @@ def fit_local(
     *,
     is_classifier: bool,
 ) -> LocalModel:
-    """Return the model of a leaf.
+    """Return the model of a leaf as it begins: landmarks of k-means, and ridge regression.
 
     Parameters
     ----------
@@ -472,14 +447,7 @@ def fit_local(
     weights = np.linalg.solve(system, basis.T @ (centered - bias))
     if is_classifier:
         weights, bias = _SURE * weights, _SURE * bias
-    return refine(
-        replace(model, weights=weights, bias=bias),
-        Z,
-        T,
-        is_classifier=is_classifier,
-        ridge=options.ridge,
-        iterations=options.iterations,
-    )
+    return replace(model, weights=weights, bias=bias)
 
 
 def _constant(
