@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.backends import LANES
 from streamk.errors import InvalidInput, shown
 from streamk.features.columns import Column
+from streamk.landmarks.methods import one_thread
 from streamk.options import Choice, Option, Whole, documented
 from streamk.prediction.compiled import (
     LEAST_ABSENT,
@@ -31,10 +32,9 @@ from streamk.prediction.tree import (
     LocalModel,
     Tree,
     TreeOptions,
-    begin,
     errors,
+    fit_leaves,
     grow,
-    refine,
 )
 
 Numbers = NDArray[Any]
@@ -235,6 +235,17 @@ def fit(
     """Return the model of events (n, d) and their targets."""
     if columns is not None and len(columns) != X.shape[1]:
         raise InvalidInput(f"{len(columns)} names of columns do not fit {X.shape[1]} columns")
+    with one_thread():
+        return _fit(X, targets, options, importance, columns)
+
+
+def _fit(
+    X: Numbers,
+    targets: Targets,
+    options: TreeOptions,
+    importance: Numbers | None,
+    columns: Sequence[Column] | None,
+) -> CompiledModel:
     scale = Scale.of(X)
     near = np.clip(scale(X), -_FAR, _FAR)
     Z = near.astype(np.float32).astype(np.float64)  # as the compiled loops see them
@@ -251,16 +262,13 @@ def fit(
     options, classifies = replace(options, landmarks=m), targets.is_classifier
     lessons, visits, absent = [], [], 0.0
     for (_, parts), each in zip(grown, draws, strict=True):
-        for part in parts:
+        for part, own in zip(parts, each.spawn(len(parts)), strict=True):
             rows = part.learned
             T, outputs, rest = targets.of_leaf(rows)
-            given = None if importance is None else importance[rows]
-            first = begin(Z[rows], T, outputs, options, each, given, is_classifier=classifies)
-            lessons.append(Lesson(first, rows, T))
+            lessons.append(Lesson(rows, T, outputs, own))
             visits.append(len(part.own) / len(X))
             absent += rest * visits[-1] / trees
-    how = {"ridge": options.ridge, "iterations": options.iterations}
-    models = refine(lessons, Z, is_classifier=classifies, **how)
+    models = fit_leaves(Z, lessons, options, importance, is_classifier=classifies)
     return CompiledModel(
         laid_out(scale, [tree for tree, _ in grown], models, _log_absent(models, absent, targets)),
         classes=targets.classes,
@@ -438,10 +446,9 @@ class _Trials:
             learned = parts[leaf].learned
             random = np.random.Generator(np.random.Philox([self.seed, leaf]))
             T, outputs, _ = self.targets.of_leaf(learned)
-            first = begin(self.Z[learned], T, outputs, options, random, is_classifier=classifies)
-            lessons.append(Lesson(first, learned, T))
-        how = {"ridge": options.ridge, "iterations": options.iterations}
-        for leaf, local in zip(leaves, refine(lessons, self.Z, is_classifier=classifies, **how), strict=True):
+            lessons.append(Lesson(learned, T, outputs, random))
+        models = fit_leaves(self.Z, lessons, options, is_classifier=classifies)
+        for leaf, local in zip(leaves, models, strict=True):
             here = np.flatnonzero(places == leaf)
             found = local.scores(self.tested[rows[here]])
             if scores.shape[1] == 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from streamk.backends import loops
 from streamk.backends.threads import divide
-from streamk.landmarks.methods import centers_of
 from streamk.options import Checked, Flag, Real, Whole
 
 Numbers = NDArray[Any]
@@ -243,19 +241,20 @@ def _divide(
 
 def _two_centers(Z: Numbers, random: np.random.Generator) -> Numbers:
     """Return the centers (2, d) of 2-means on a sample."""
-    from scipy.cluster.vq import kmeans2
-
     some = Z if len(Z) <= _SAMPLE else Z[random.choice(len(Z), _SAMPLE, replace=False)]
     first = some[random.integers(len(some))]
     away = np.square(some - first).sum(axis=1)
     if not away.any():
         return np.stack([first, first])
     second = some[random.choice(len(some), p=away / away.sum())]  # as k-means++ begins
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one of the clusters may become empty
-        centers, _ = kmeans2(some, np.stack([first, second]), iter=_ITERATIONS, minit="matrix")
-    found: Numbers = centers
-    return found
+    centers, before = np.stack([first, second]), None
+    for _ in range(_ITERATIONS):
+        normal = centers[1] - centers[0]
+        right = some @ normal > 0.5 * (centers.sum(axis=0) @ normal)
+        if right.all() or not right.any() or (before is not None and (right == before).all()):
+            break
+        centers, before = np.stack([some[~right].mean(axis=0), some[right].mean(axis=0)]), right
+    return centers
 
 
 # The model of one leaf
@@ -312,46 +311,37 @@ def with_products(C: Numbers, pairs: NDArray[np.int64]) -> Numbers:
     return np.concatenate([C, C[:, pairs[:, 0]] * C[:, pairs[:, 1]]], axis=1)
 
 
-class Lesson(NamedTuple):
-    """A leaf's model as it begins, and what it is to learn."""
-
-    model: LocalModel
-    rows: Places
-    """(n,) among all points"""
-    targets: Numbers
-    """(n, q): probabilities (of two classes those of the second, q = 1), or numbers"""
-
-
 def refine(
-    lessons: Sequence[Lesson], Z: Numbers, *, is_classifier: bool, ridge: float, iterations: int
-) -> list[LocalModel]:
-    """Return each leaf's model after so many iterations of L-BFGS; `Z` are all points.
+    model: LocalModel,
+    Z: Numbers,
+    T: Numbers,
+    *,
+    is_classifier: bool,
+    ridge: float,
+    iterations: int,
+) -> LocalModel:
+    """Return the model after so many iterations of L-BFGS on points (n, d) and targets (n, q).
 
-    The loss is the mean of the cross-entropy with the targets' probabilities, or of half the
-    squared errors, and ``ridge / 2`` times the squares of the weights. Threads share the leaves,
-    each of which is learned by itself.
+    The loss is the mean of the cross-entropy with the targets' probabilities (of two classes that
+    of the second one, q = 1), or of half the squared errors, and ``ridge / 2`` times the squares of
+    the weights.
     """
-    models = [lesson.model for lesson in lessons]
-    work = sum(lesson.targets.size * lesson.model.weights.size for lesson in lessons)
-
-    def some(part: slice) -> None:
-        for place in range(part.start, part.stop):
-            model, rows, T = lessons[place]
-            m = len(model.landmarks)
-            if not m:
-                continue
-            # In units of the scale's mean the slopes of landmarks are about as large as of weights.
-            unit = float(model.scale.mean())
-            x = _packed(model, unit)
-            points = loops.leaves.laid(Z[rows], T)
-            how = is_classifier, ridge, unit, iterations
-            loops.leaves.refine(*points, model.pairs, m, *how, x)
-            if np.all(np.isfinite(x)):
-                models[place] = _unpacked(x, model, unit)
-
-    if iterations:
-        divide(len(lessons), work * iterations, some)
-    return models
+    # In units of the scale's mean the slopes of landmarks are about as large as of weights.
+    unit = float(model.scale.mean())
+    parts = model.landmarks / unit, model.scale / unit, model.weights, model.bias
+    x = np.concatenate([part.ravel() for part in parts])
+    points, m = loops.leaves.laid(Z, T), len(model.landmarks)
+    loops.leaves.refine(*points, model.pairs, m, is_classifier, ridge, unit, iterations, x)
+    if not np.all(np.isfinite(x)):
+        return model
+    landmarks, scale, weights, bias = np.split(x, np.cumsum([part.size for part in parts[:3]]))
+    return replace(
+        model,
+        landmarks=landmarks.reshape(model.landmarks.shape) * unit,
+        scale=scale * unit,
+        weights=weights.reshape(model.weights.shape),
+        bias=bias,
+    )
 
 
 def errors(scores: Numbers, T: Numbers, is_classifier: bool) -> tuple[float, Numbers]:
@@ -369,26 +359,8 @@ def errors(scores: Numbers, T: Numbers, is_classifier: bool) -> tuple[float, Num
     return loss, powers / totals * T.sum(axis=1, keepdims=True) - T
 
 
-def _packed(model: LocalModel, unit: float) -> Numbers:
-    """Return the model's numbers in the order of `loops.leaves`."""
-    parts = model.landmarks / unit, model.scale / unit, model.weights, model.bias
-    return np.concatenate([part.ravel() for part in parts])
-
-
-def _unpacked(parameters: Numbers, model: LocalModel, unit: float) -> LocalModel:
-    sizes = [model.landmarks.size, model.scale.size, model.weights.size]
-    landmarks, scale, weights, bias = np.split(parameters, np.cumsum(sizes))
-    return replace(
-        model,
-        landmarks=landmarks.reshape(model.landmarks.shape) * unit,
-        scale=scale * unit,
-        weights=weights.reshape(model.weights.shape),
-        bias=bias,
-    )
-
-
 _K_MEANS = 5
-"""Iterations of k-means, as of the landmarks of `streamk.landmarks.k_means`."""
+"""Iterations of k-means."""
 _RIDGE = 1e-2
 """Of the first weights, relative to kernel values of 1."""
 _SOLVED = 1500
@@ -400,7 +372,58 @@ _SURE = 3.0
 """Logit that a first score of 1 stands for."""
 
 
-def begin(
+class Lesson(NamedTuple):
+    """Events that the model of a leaf learns, and their targets."""
+
+    rows: Places
+    """(n,), at least one: those of the leaf and of its halo"""
+    targets: Numbers
+    """float64 (n, q): probabilities of its classes (of two that of the second, q = 1), or
+    numbers"""
+    outputs: NDArray[np.int64]
+    """(q,)"""
+    random: np.random.Generator
+
+
+def fit_leaves(
+    Z: Numbers,
+    lessons: Sequence[Lesson],
+    options: TreeOptions,
+    importance: Numbers | None = None,
+    *,
+    is_classifier: bool,
+) -> list[LocalModel]:
+    """Return the model of each leaf, by threads: each leaf is learned by itself.
+
+    Parameters
+    ----------
+    Z : float64 array of shape (n, d)
+        All points.
+    lessons : sequence of Lesson
+    options : TreeOptions
+        With a number of landmarks.
+    importance : float64 array of shape (n,), optional
+        Squares of the points' coefficients in a kernel machine. By default they are those of kernel
+        ridge regression on the leaf's points, if `options.weighted`.
+    is_classifier : bool
+    """
+    assert options.landmarks is not None
+    found: list[LocalModel | None] = [None] * len(lessons)
+
+    def some(part: slice) -> None:
+        for place in range(part.start, part.stop):
+            rows, T, outputs, random = lessons[place]
+            given = None if importance is None else importance[rows]
+            found[place] = fit_local(
+                Z[rows], T, outputs, options, random, given, is_classifier=is_classifier
+            )
+
+    numbers = sum(len(rows) * (Z.shape[1] + len(outputs)) for rows, _, outputs, _ in lessons)
+    divide(len(lessons), numbers * options.landmarks * (1 + options.iterations), some)
+    return [model for model in found if model is not None]
+
+
+def fit_local(
     Z: Numbers,
     T: Numbers,
     outputs: NDArray[np.int64],
@@ -410,23 +433,7 @@ def begin(
     *,
     is_classifier: bool,
 ) -> LocalModel:
-    """Return the model of a leaf as it begins: landmarks of k-means, and ridge regression.
-
-    Parameters
-    ----------
-    Z : float64 array of shape (n, d)
-        Points of the leaf and of its halo, at least one.
-    T : float64 array of shape (n, q)
-        Probabilities of its classes (of two classes that of the second, q = 1), or numbers.
-    outputs : int64 array of shape (q,)
-    options : TreeOptions
-        With a number of landmarks.
-    random : Generator
-    importance : float64 array of shape (n,), optional
-        Squares of the points' coefficients in a kernel machine. By default they are those of kernel
-        ridge regression on the leaf's points, if `options.weighted`.
-    is_classifier : bool
-    """
+    """Return the model of a leaf of points (n, d), see `Lesson` and `fit_leaves`."""
     assert options.landmarks is not None
     centered = 2.0 * T - 1.0 if is_classifier else T  # +1 and -1 of sure labels
     bias = centered.mean(axis=0)
@@ -447,7 +454,17 @@ def begin(
     weights = np.linalg.solve(system, basis.T @ (centered - bias))
     if is_classifier:
         weights, bias = _SURE * weights, _SURE * bias
-    return replace(model, weights=weights, bias=bias)
+    model = replace(model, weights=weights, bias=bias)
+    if not options.iterations:
+        return model
+    return refine(
+        model,
+        Z,
+        T,
+        is_classifier=is_classifier,
+        ridge=options.ridge,
+        iterations=options.iterations,
+    )
 
 
 def _constant(
@@ -491,7 +508,33 @@ def _landmarks(
     if importance is not None and importance.max() > 0.0:
         # Support vectors may be fewer than landmarks, and k-means draws these by weight.
         weights = importance / importance.max() + _LEAST_WEIGHT
-    return centers_of(Z, count, random, init="random", iterations=_K_MEANS, weights=weights)
+    return _k_means(Z, count, weights, random)
+
+
+def _k_means(
+    Z: Numbers, count: int, weights: Numbers | None, random: np.random.Generator
+) -> Numbers:
+    """Return different centers of clusters of points, at most so many, by Lloyd's iterations.
+
+    They begin at points drawn by weight. A cluster without a point begins again at the point that
+    is the farthest from its center.
+    """
+    w = np.ones(len(Z)) if weights is None else weights
+    centers = Z[random.choice(len(Z), count, replace=False, p=w / w.sum())]
+    weighted = w * Z.T
+    for _ in range(_K_MEANS):
+        away = squared(Z, centers)
+        nearest = away.argmin(axis=1)
+        masses = np.bincount(nearest, w, count)
+        (empty,) = np.nonzero(masses == 0.0)
+        masses[empty] = 1.0
+        sums = [np.bincount(nearest, column, count) for column in weighted]
+        centers = np.stack(sums, axis=1) / masses[:, None]
+        if len(empty):
+            apart = w * away[np.arange(len(Z)), nearest]
+            centers[empty] = Z[np.argsort(-apart, kind="stable")[: len(empty)]]
+    found: Numbers = np.unique(centers, axis=0)
+    return found
 
 
 def _pairs(m: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:

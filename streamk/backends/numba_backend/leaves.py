@@ -61,7 +61,9 @@ def laid(Z: Any, T: Any) -> Points:
 
 
 @part
-def _lay_model(x: Any, m: Any, d: Any, q: Any, basis: Any, unit: Any, L: Any, V: Any, W: Any) -> None:
+def _lay_model(
+    x: Any, m: Any, d: Any, q: Any, basis: Any, unit: Any, L: Any, V: Any, W: Any
+) -> None:
     """Lay out parameters: landmarks in the lanes of L, weights in those of V, and as rows of W."""
     scale = x[m * d : (m + 1) * d]
     for j in range(m):
