@@ -330,8 +330,16 @@ def refine(
     unit = float(model.scale.mean())
     parts = model.landmarks / unit, model.scale / unit, model.weights, model.bias
     x = np.concatenate([part.ravel() for part in parts])
-    points, m = loops.leaves.laid(Z, T), len(model.landmarks)
-    loops.leaves.refine(*points, model.pairs, m, is_classifier, ridge, unit, iterations, x)
+    leaf = loops.leaves.leaf(
+        Z,
+        T,
+        model.pairs,
+        len(model.landmarks),
+        classifies=is_classifier,
+        ridge=ridge,
+        unit=unit,
+    )
+    loops.leaves.learn(leaf, iterations, x, np.empty(len(x)))
     if not np.all(np.isfinite(x)):
         return model
     landmarks, scale, weights, bias = np.split(x, np.cumsum([part.size for part in parts[:3]]))

@@ -1,10 +1,13 @@
 """Training of the kernel model of a leaf, by L-BFGS; see `streamk.prediction.tree`.
 
 Points come in blocks of `GROUP`. Of a block everything stays in the first cache: kernel values, a
-matrix (points, landmarks), are summed up, weighed, and turned into slopes there. All products of
-matrices are the register tiles of `pairwise`, in single precision, as the model predicts; what is
-summed over blocks, the parameters and the steps of L-BFGS have double precision. A leaf's numbers
-depend on nothing but its own points, so that threads may share the leaves.
+matrix (points, landmarks), are weighed, and turned into slopes there. All products of matrices are
+the register tiles of `pairwise`, in single precision, as the model predicts; what is summed over
+blocks, the parameters and the steps of L-BFGS have double precision. A leaf's numbers depend on
+nothing but its own points, so that threads may share the leaves.
+
+Parameters are one array: landmarks (m, d) and scale (d,) over `unit`, weights (m + p, outputs) of m
+landmarks and p pairs of them, bias (outputs,).
 """
 
 from __future__ import annotations
@@ -21,121 +24,164 @@ from streamk.backends.numba_backend.simd import exponential
 
 KEPT = 10
 """Pairs of steps and slopes that L-BFGS keeps."""
-_LINEAR = KernelCode.LINEAR
 _TRIES = 12
 """Lengths of a step, at most."""
 _DECREASE, _CURVATURE = 1e-4, 0.9
 """Of Wolfe's conditions on a step."""
 _FLAT, _SMALL = 1e-5, 2.2e-9
-"""Greatest slope, and relative decrease of the loss, below which it ends."""
+"""Greatest slope, and relative decrease of the loss, below which it ends: SciPy's."""
+_CURVED = 1e-10
+"""Least curvature along a step, over that of its slopes, with which L-BFGS keeps it."""
+_LINEAR = KernelCode.LINEAR
 _TILE = GROUP * GROUP
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
-class Points(NamedTuple):
+class Leaf(NamedTuple):
     """Points and targets of a leaf, in blocks of `GROUP`, the last one filled up with zeros."""
 
-    rows: Any
-    """float32 (blocks * GROUP, d + 1): points, and 1."""
+    points: Any
+    """float32 (blocks * GROUP * (d + 1),): points, each with a 1 behind it"""
     squares: Any
-    """float32 (blocks, d, GROUP)"""
+    """float32 (blocks, d, GROUP): of the points' columns"""
     targets: Any
     """float32 (blocks, outputs, GROUP)"""
     masses: Any
     """float32 (blocks, GROUP): sums of the targets of classes, 1 of others"""
+    pairs: Any
+    """int64 (p, 2)"""
     n: int
+    m: int
+    classifies: bool
+    ridge: float
+    unit: float
 
 
-def laid(Z: Any, T: Any) -> Points:
-    """Lay out points (n, d) and targets (n, outputs)."""
+def leaf(
+    Z: Any, T: Any, pairs: Any, m: int, *, classifies: bool, ridge: float, unit: float
+) -> Leaf:
+    """Lay out points (n, d) and targets (n, outputs) of a model with m landmarks."""
     (n, d), q = Z.shape, T.shape[1]
     blocks = -(-n // GROUP)
-    rows = np.zeros((blocks * GROUP, d + 1), np.float32)
-    rows[:n, :d] = Z
-    rows[:n, d] = 1.0
+    points = np.zeros((blocks * GROUP, d + 1), np.float32)
+    points[:n, :d] = Z
+    points[:n, d] = 1.0
     squares = np.empty((blocks, d, GROUP), np.float32)
-    lay(np.square(rows[:n, :d]), 0, squares)
-    targets, masses = np.empty((blocks, q, GROUP), np.float32), np.zeros((blocks, GROUP))
+    lay(np.square(points[:n, :d]), 0, squares)
+    targets = np.empty((blocks, q, GROUP), np.float32)
     lay(T.astype(np.float32), 0, targets)
-    masses.reshape(-1)[:n] = T.sum(axis=1) if q > 1 else 1.0
-    return Points(rows, squares, targets, masses.astype(np.float32), n)
+    masses = np.zeros(blocks * GROUP, np.float32)
+    masses[:n] = T.sum(axis=1) if q > 1 else 1.0
+    shaped = masses.reshape(blocks, GROUP)
+    return Leaf(points.reshape(-1), squares, targets, shaped, pairs, n, m, classifies, ridge, unit)
+
+
+class _Model(NamedTuple):
+    """Parameters as the tiles take them: m and m + p are filled up to groups M and N."""
+
+    landmarks: Any
+    """(M, d + 1, GROUP): 2 s l of each column, and -|l|^2"""
+    scale: Any
+    """(d,): -s^2"""
+    weights: Any
+    """(N, outputs, GROUP)"""
+    rows: Any
+    """(outputs, N * GROUP): the same"""
+    bias: Any
+
+
+class _Room(NamedTuple):
+    """Numbers of a block, and sums over blocks."""
+
+    far: Any
+    """(GROUP,): -|s z|^2 of each point, and later the sum of its slopes"""
+    kernels: Any
+    """(N, points * GROUP)"""
+    slopes: Any
+    """The same: the loss's derivatives in kernel values, and later in their exponents."""
+    across: Any
+    """(N * GROUP, points): kernel values"""
+    scores: Any
+    """(outputs, points): scores, and later the loss's derivatives in them"""
+    most: Any
+    total: Any
+    tile: Any
+    of_weights: Any
+    """float64 (N, outputs * GROUP)"""
+    of_points: Any
+    """float64 (M, (d + 1) * GROUP): sums of slopes times points, and of slopes"""
+    of_squares: Any
+    of_bias: Any
 
 
 @part
-def _lay_model(
-    x: Any, m: Any, d: Any, q: Any, basis: Any, unit: Any, L: Any, V: Any, W: Any
-) -> None:
-    """Lay out parameters: landmarks in the lanes of L, weights in those of V, and as rows of W."""
-    scale = x[m * d : (m + 1) * d]
+def _made(d: Any, q: Any, M: Any, N: Any) -> Any:
+    """Return room for a model and its blocks, of zeros."""
+    f = np.float32
+    model = _Model(
+        np.zeros((M, d + 1, GROUP), f),
+        np.zeros(d, f),
+        np.zeros((N, q, GROUP), f),
+        np.zeros((q, N * GROUP), f),
+        np.zeros(q, f),
+    )
+    room = _Room(
+        np.zeros(GROUP, f),
+        np.zeros((N, _TILE), f),
+        np.zeros((N, _TILE), f),
+        np.zeros((N * GROUP, GROUP), f),
+        np.zeros((q, GROUP), f),
+        np.zeros(GROUP, f),
+        np.zeros(GROUP, f),
+        np.zeros(max(q, d + 1) * GROUP, f),
+        np.zeros((N, q * GROUP)),
+        np.zeros((M, (d + 1) * GROUP)),
+        np.zeros(d),
+        np.zeros(q),
+    )
+    return model, room
+
+
+@part
+def _place(j: Any, m: Any) -> Any:
+    """Return where number j of the basis is: products begin at a group of their own."""
+    return j if j < m else (m + GROUP - 1) // GROUP * GROUP + j - m
+
+
+@part
+def _lay_model(leaf: Any, x: Any, model: Any) -> None:
+    m, d, q, unit = leaf.m, len(model.scale), len(model.bias), leaf.unit
+    basis, L, first = m + len(leaf.pairs), model.landmarks, (m + 1) * d
+    L[:, d] = NOWHERE
+    for k in range(d):
+        model.scale[k] = -((x[m * d + k] * unit) ** 2)
     for j in range(m):
         g, lane, square = j // GROUP, j % GROUP, 0.0
         for k in range(d):
             at = x[j * d + k] * unit
-            L[g, k, lane] = 2.0 * scale[k] * unit * at
+            L[g, k, lane] = 2.0 * x[m * d + k] * unit * at
             square += at * at
         L[g, d, lane] = -square
-    first = (m + 1) * d
-    # Products begin at a group of their own.
     for j in range(basis):
-        place = j if j < m else (m + GROUP - 1) // GROUP * GROUP + j - m
+        place = _place(j, m)
         for k in range(q):
-            W[k, place] = x[first + j * q + k]
-            V[place // GROUP, k, place % GROUP] = x[first + j * q + k]
-
-
-@part
-def _errors(S: Any, T: Any, mass: Any, q: Any, classifies: Any, spare: Any) -> Any:
-    """Turn the scores of a block into the derivatives of its loss, which is returned."""
-    one, total = np.float32(1.0), 0.0
-    if not classifies:
-        for k in range(q):
-            for i in range(GROUP):
-                e = (S[k, i] - T[k, i]) * mass[i]
-                S[k, i] = e
-                total += 0.5 * np.float64(e) * np.float64(e)
-    elif q == 1:
-        for i in range(GROUP):
-            spare[i] = exponential(-abs(S[0, i]))
-        for i in range(GROUP):
-            s, e = S[0, i], spare[i]
-            above = max(np.float64(s), 0.0) + math.log1p(np.float64(e))
-            total += np.float64(mass[i]) * (above - np.float64(T[0, i]) * np.float64(s))
-            p = (one if s > 0.0 else e) / (one + e)
-            S[0, i] = mass[i] * (p - T[0, i])
-    else:
-        for i in range(GROUP):
-            spare[i] = S[0, i]
-        for k in range(1, q):
-            for i in range(GROUP):
-                spare[i] = S[k, i] if S[k, i] > spare[i] else spare[i]
-        powers = spare[GROUP:]
-        powers[:GROUP] = np.float32(0.0)
-        for k in range(q):
-            for i in range(GROUP):
-                s = S[k, i] - spare[i]
-                total -= np.float64(T[k, i]) * np.float64(s)
-                S[k, i] = exponential(s)
-                powers[i] += S[k, i]
-        for i in range(GROUP):
-            total += np.float64(mass[i]) * math.log(np.float64(powers[i]))
-            spare[i] = mass[i] / powers[i]
-        for k in range(q):
-            for i in range(GROUP):
-                S[k, i] = S[k, i] * spare[i] - T[k, i]
-    return total
+            model.rows[k, place] = x[first + j * q + k]
+            model.weights[place // GROUP, k, place % GROUP] = x[first + j * q + k]
+    for k in range(q):
+        model.bias[k] = x[first + basis * q + k]
 
 
 @part
 def _kernels(K: Any, far: Any) -> None:
-    """Turn products (points, GROUP) into kernel values; `far` are the points' own squares."""
-    zero = np.float32(0.0)
+    """Turn products (points, GROUP) into kernel values."""
     for i in range(GROUP):
         for lane in range(GROUP):
             e = K[i * GROUP + lane] + far[i]
-            K[i * GROUP + lane] = exponential(e if e < zero else zero)
+            K[i * GROUP + lane] = exponential(e if e < _ZERO else _ZERO)
 
 
 @part
-def _add_products(C: Any, pairs: Any, M: Any) -> None:
+def _multiply_pairs(pairs: Any, C: Any, M: Any) -> None:
     """Write the products of pairs of kernel values."""
     for j in range(len(pairs)):
         a, b = pairs[j, 0], pairs[j, 1]
@@ -146,7 +192,7 @@ def _add_products(C: Any, pairs: Any, M: Any) -> None:
 
 
 @part
-def _add_slopes(C: Any, B: Any, pairs: Any, M: Any) -> None:
+def _add_slopes(pairs: Any, C: Any, B: Any, M: Any) -> None:
     """Add the derivatives in products to those in the kernel values that they are made of."""
     for j in range(len(pairs)):
         a, b = pairs[j, 0], pairs[j, 1]
@@ -158,111 +204,171 @@ def _add_slopes(C: Any, B: Any, pairs: Any, M: Any) -> None:
             B[b // GROUP, other] += slope * first
 
 
-@fast
-def _by_point(K: Any, i: Any) -> Any:
-    """Return the sum of a point's slopes."""
-    total = np.float32(0.0)
-    for lane in range(GROUP):
-        total += K[i * GROUP + lane]
+@part
+def _score(leaf: Any, b: Any, model: Any, room: Any) -> None:
+    """Write the kernel values of a block, and its scores."""
+    d, q, M, N = len(model.scale), len(model.bias), len(model.landmarks), len(model.weights)
+    C, across, S, row = room.kernels, room.across, room.scores, d + 1
+    squares, landmarks = leaf.squares.reshape(-1), model.landmarks.reshape(-1)
+    at = b * GROUP * row
+    sums(_LINEAR, squares, b * d * GROUP, d, model.scale, 0, 1, d, 1, _ZERO, room.far)
+    for v in range(M):
+        p = v * row * GROUP
+        sums(_LINEAR, landmarks, p, row, leaf.points, at, GROUP, row, 1, _ZERO, C[v])
+        _kernels(C[v], room.far)
+    _multiply_pairs(leaf.pairs, C, M)
+    for v in range(N):
+        own = C[v]
+        for lane in range(GROUP):
+            for i in range(GROUP):
+                across[v * GROUP + lane, i] = own[i * GROUP + lane]
+    wide = N * GROUP
+    rows, scores = model.rows.reshape(-1), S.reshape(-1)
+    sums(_LINEAR, across.reshape(-1), 0, wide, rows, 0, q, wide, 1, _ZERO, scores)
+    for k in range(q):
+        for i in range(GROUP):
+            S[k, i] += model.bias[k]
+
+
+@part
+def _square(S: Any, T: Any, mass: Any) -> Any:
+    """Turn the scores of numbers into the loss's derivatives, and return the loss."""
+    total = 0.0
+    for k in range(len(S)):
+        for i in range(GROUP):
+            S[k, i] = (S[k, i] - T[k, i]) * mass[i]
+            total += 0.5 * np.float64(S[k, i]) ** 2
     return total
 
 
 @part
-def _added(K: Any, G: Any) -> None:
-    for i in range(len(G)):
-        G[i] += K[i]
+def _logistic(S: Any, T: Any, mass: Any, spare: Any) -> Any:
+    """Do so for the scores of two classes."""
+    total = 0.0
+    for i in range(GROUP):
+        spare[i] = exponential(-abs(S[0, i]))
+    for i in range(GROUP):
+        s, e = S[0, i], spare[i]
+        loss = max(np.float64(s), 0.0) + math.log1p(np.float64(e))
+        total += np.float64(mass[i]) * (loss - np.float64(T[0, i]) * np.float64(s))
+        S[0, i] = mass[i] * ((_ONE if s > _ZERO else e) / (_ONE + e) - T[0, i])
+    return total
 
 
-@compiled
-def loss_and_slopes(
-    rows: Any, squares: Any, targets: Any, masses: Any, n: Any, pairs: Any, m: Any,
-    classifies: Any, ridge: Any, unit: Any, x: Any, g: Any,
-) -> Any:  # fmt: skip
-    """Return the loss of parameters x, and write its derivatives to g."""
-    d, q, zero = rows.shape[1] - 1, targets.shape[1], np.float32(0.0)
-    M = (m + GROUP - 1) // GROUP
-    all_ = M + (len(pairs) + GROUP - 1) // GROUP
-    basis, wide = m + len(pairs), all_ * GROUP
-    L, V = np.zeros((M, d + 1, GROUP), np.float32), np.zeros((all_, q, GROUP), np.float32)
-    W = np.zeros((q, wide), np.float32)
-    L[:, d] = NOWHERE
-    _lay_model(x, m, d, q, basis, unit, L, V, W)
-    flat, by_output, by_basis = L.reshape(-1), V.reshape(-1), W.reshape(-1)
-    scale, first = x[m * d : (m + 1) * d], (m + 1) * d
-    bias = x[first + basis * q :]
-    inverse = np.empty(d, np.float32)
-    for k in range(d):
-        inverse[k] = -((scale[k] * unit) ** 2)
-    C, B = np.zeros((all_, _TILE), np.float32), np.zeros((all_, _TILE), np.float32)
-    across, S = np.empty((wide, GROUP), np.float32), np.empty((q, GROUP), np.float32)
-    far, spare = np.empty(GROUP, np.float32), np.empty(2 * GROUP, np.float32)
-    tile = np.empty(max(q, d + 1) * GROUP, np.float32)
-    of_weights, of_points = np.zeros((all_, q * GROUP)), np.zeros((M, (d + 1) * GROUP))
-    of_squares, of_bias = np.zeros(d), np.zeros(q)
-    points, apart, loss = rows.reshape(-1), squares.reshape(-1), 0.0
-    columns, scores, errors = across.reshape(-1), S.reshape(-1), S.reshape(-1)
-    for b in range(len(squares)):
-        at = b * GROUP * (d + 1)
-        sums(_LINEAR, apart, b * d * GROUP, d, inverse, 0, 1, d, 1, zero, far)
-        for v in range(M):
-            C_v = C[v]
-            sums(_LINEAR, flat, v * (d + 1) * GROUP, d + 1, points, at, GROUP, d + 1, 1, zero, C_v)
-            _kernels(C_v, far)
-        _add_products(C, pairs, M)
-        for v in range(all_):
-            for i in range(GROUP):
-                for lane in range(GROUP):
-                    across[v * GROUP + lane, i] = C[v, i * GROUP + lane]
-        sums(_LINEAR, columns, 0, wide, by_basis, 0, q, wide, 1, zero, scores)
-        for k in range(q):
-            more = np.float32(bias[k])
-            for i in range(GROUP):
-                S[k, i] += more
-        loss += _errors(S, targets[b], masses[b], q, classifies, spare)
-        for k in range(q):
-            for i in range(GROUP):
-                of_bias[k] += S[k, i]
-        for v in range(all_):
-            sums(_LINEAR, by_output, v * q * GROUP, q, errors, 0, GROUP, 1, GROUP, zero, B[v])
-            sums(_LINEAR, C[v], 0, GROUP, errors, 0, q, GROUP, 1, zero, tile)
-            _added(tile, of_weights[v])
-        _add_slopes(C, B, pairs, M)
+@part
+def _softmax(S: Any, T: Any, mass: Any, most: Any, powers: Any) -> Any:
+    """Do so for the scores of several classes."""
+    total = 0.0
+    most[:] = S[0]
+    powers[:] = _ZERO
+    for k in range(1, len(S)):
         for i in range(GROUP):
-            far[i] = zero
-        for v in range(M):
-            B_v, C_v = B[v], C[v]
-            for i in range(_TILE):
-                B_v[i] *= C_v[i]
-            for i in range(GROUP):
-                far[i] += _by_point(B_v, i)
-            sums(_LINEAR, B_v, 0, GROUP, points, at, d + 1, 1, d + 1, zero, tile)
-            _added(tile, of_points[v])
-        for k in range(d):
-            total = zero
-            for i in range(GROUP):
-                total += far[i] * squares[b, k, i]
-            of_squares[k] += total
-    share, norm = 1.0 / n, 0.0
+            most[i] = S[k, i] if S[k, i] > most[i] else most[i]
+    for k in range(len(S)):
+        for i in range(GROUP):
+            s = S[k, i] - most[i]
+            S[k, i] = exponential(s)
+            powers[i] += S[k, i]
+            total -= np.float64(T[k, i]) * np.float64(s)
+    for i in range(GROUP):
+        total += np.float64(mass[i]) * math.log(np.float64(powers[i]))
+        powers[i] = mass[i] / powers[i]
+    for k in range(len(S)):
+        for i in range(GROUP):
+            S[k, i] = S[k, i] * powers[i] - T[k, i]
+    return total
+
+
+@fast
+def _total(K: Any, first: Any) -> Any:
+    """Return the sum of GROUP numbers."""
+    total = _ZERO
+    for lane in range(GROUP):
+        total += K[first + lane]
+    return total
+
+
+@part
+def _add_to(sums_: Any, K: Any) -> None:
+    for i in range(len(sums_)):
+        sums_[i] += K[i]
+
+
+@part
+def _descend(leaf: Any, b: Any, model: Any, room: Any) -> None:
+    """Add a block's derivatives to the sums over blocks."""
+    d, q, M, N = len(model.scale), len(model.bias), len(model.landmarks), len(model.weights)
+    C, B, errors, tile, row = room.kernels, room.slopes, room.scores.reshape(-1), room.tile, d + 1
+    weights, at = model.weights.reshape(-1), b * GROUP * row
+    for v in range(N):
+        sums(_LINEAR, weights, v * q * GROUP, q, errors, 0, GROUP, 1, GROUP, _ZERO, B[v])
+        sums(_LINEAR, C[v], 0, GROUP, errors, 0, q, GROUP, 1, _ZERO, tile)
+        _add_to(room.of_weights[v], tile)
+    _add_slopes(leaf.pairs, C, B, M)
+    room.far[:] = _ZERO
+    for v in range(M):
+        own, kernels = B[v], C[v]
+        for i in range(_TILE):
+            own[i] *= kernels[i]
+        for i in range(GROUP):
+            room.far[i] += _total(own, i * GROUP)
+        sums(_LINEAR, own, 0, GROUP, leaf.points, at, row, 1, row, _ZERO, tile)
+        _add_to(room.of_points[v], tile)
+    for k in range(q):
+        room.of_bias[k] += _total(errors, k * GROUP)
     for k in range(d):
-        g[m * d + k] = -2.0 * share * unit * (scale[k] * unit) * of_squares[k]
+        for i in range(GROUP):
+            tile[i] = room.far[i] * leaf.squares[b, k, i]
+        room.of_squares[k] += _total(tile, 0)
+
+
+@part
+def _collect(leaf: Any, x: Any, room: Any, g: Any) -> Any:
+    """Write the derivatives in the parameters, and return the squares of the weights."""
+    m, d, q, unit = leaf.m, len(room.of_squares), len(room.of_bias), leaf.unit
+    basis, first, share, norm = m + len(leaf.pairs), (m + 1) * d, 1.0 / leaf.n, 0.0
+    factor = 2.0 * share * unit
+    for k in range(d):
+        g[m * d + k] = -factor * x[m * d + k] * unit * room.of_squares[k]
     for j in range(m):
-        v, lane = j // GROUP, j % GROUP
-        of_landmark = of_points[v, d * GROUP + lane]
+        sums_, lane = room.of_points[j // GROUP], j % GROUP
         for k in range(d):
-            landmark, of_point = x[j * d + k] * unit, of_points[v, k * GROUP + lane]
-            slope = scale[k] * unit * of_point - landmark * of_landmark
-            g[j * d + k] = 2.0 * share * unit * slope
-            g[m * d + k] += 2.0 * share * unit * landmark * of_point
+            landmark, of_point = x[j * d + k] * unit, sums_[k * GROUP + lane]
+            away = x[m * d + k] * unit * of_point - landmark * sums_[d * GROUP + lane]
+            g[j * d + k] = factor * away
+            g[m * d + k] += factor * landmark * of_point
     for j in range(basis):
-        place = j if j < m else M * GROUP + j - m
+        place = _place(j, m)
         for k in range(q):
             w = x[first + j * q + k]
-            slope = of_weights[place // GROUP, k * GROUP + place % GROUP]
-            g[first + j * q + k] = share * slope + ridge * w
+            slope = room.of_weights[place // GROUP, k * GROUP + place % GROUP]
+            g[first + j * q + k] = share * slope + leaf.ridge * w
             norm += w * w
     for k in range(q):
-        g[first + basis * q + k] = share * of_bias[k]
-    return loss * share + 0.5 * ridge * norm
+        g[first + basis * q + k] = share * room.of_bias[k]
+    return norm
+
+
+@part
+def _loss(leaf: Any, x: Any, model: Any, room: Any, g: Any) -> Any:
+    """Return the loss of parameters x, and write its derivatives to g."""
+    room.of_weights[:] = 0.0
+    room.of_points[:] = 0.0
+    room.of_squares[:] = 0.0
+    room.of_bias[:] = 0.0
+    _lay_model(leaf, x, model)
+    loss = 0.0
+    for b in range(len(leaf.squares)):
+        _score(leaf, b, model, room)
+        S, T, mass = room.scores, leaf.targets[b], leaf.masses[b]
+        if not leaf.classifies:
+            loss += _square(S, T, mass)
+        elif len(S) == 1:
+            loss += _logistic(S, T, mass, room.most)
+        else:
+            loss += _softmax(S, T, mass, room.most, room.total)
+        _descend(leaf, b, model, room)
+    return loss / leaf.n + 0.5 * leaf.ridge * _collect(leaf, x, room, g)
 
 
 @fast
@@ -280,78 +386,62 @@ def _add(factor: Any, a: Any, to: Any) -> None:
 
 
 @part
-def _direction(g: Any, steps: Any, slopes: Any, products: Any, kept: Any, out: Any) -> None:
-    """Write minus the slopes times L-BFGS's inverse of the curvature, of `kept` pairs in all."""
-    few, factors = len(steps), np.empty(len(steps))
+def _aim(g: Any, steps: Any, turns: Any, curved: Any, kept: Any, out: Any) -> None:
+    """Write the direction of L-BFGS, of so many pairs of steps and changes of the slopes."""
+    few, factors = min(kept, KEPT), np.empty(KEPT)
     for i in range(len(g)):
         out[i] = -g[i]
-    for age in range(min(kept, few)):
-        at = (kept - 1 - age) % few
-        factors[at] = _dot(steps[at], out) / products[at]
-        _add(-factors[at], slopes[at], out)
-    if kept:
-        last = (kept - 1) % few
-        size = products[last] / _dot(slopes[last], slopes[last])
-        for i in range(len(g)):
-            out[i] *= size
-    for age in range(min(kept, few) - 1, -1, -1):
-        at = (kept - 1 - age) % few
-        _add(factors[at] - _dot(slopes[at], out) / products[at], steps[at], out)
+    for age in range(few):
+        at = (kept - 1 - age) % KEPT
+        factors[at] = _dot(steps[at], out) / curved[at]
+        _add(-factors[at], turns[at], out)
+    if few:
+        last = (kept - 1) % KEPT
+        out *= curved[last] / _dot(turns[last], turns[last])
+    for age in range(few - 1, -1, -1):
+        at = (kept - 1 - age) % KEPT
+        _add(factors[at] - _dot(turns[at], out) / curved[at], steps[at], out)
 
 
 @compiled
-def refine(
-    rows: Any, squares: Any, targets: Any, masses: Any, n: Any, pairs: Any, m: Any,
-    classifies: Any, ridge: Any, unit: Any, iterations: Any, x: Any,
-) -> Any:  # fmt: skip
-    """Move the parameters x to where the loss is less, and return how often it was computed."""
-    size = len(x)
-    g, moved, slopes_there = np.empty(size), np.empty(size), np.empty(size)
-    direction, products = np.empty(size), np.empty(KEPT)
-    steps, slopes = np.empty((KEPT, size)), np.empty((KEPT, size))
-    loss = loss_and_slopes(
-        rows, squares, targets, masses, n, pairs, m, classifies, ridge, unit, x, g
-    )
-    count, kept = 1, 0
-    for _ in range(iterations):
-        if np.abs(g).max() <= _FLAT:
-            break
-        _direction(g, steps, slopes, products, kept, direction)
-        slope = _dot(g, direction)
-        if not slope < 0.0:
-            break
-        low, high, found = 0.0, np.inf, np.inf
-        length = 1.0 if kept else min(1.0, 1.0 / math.sqrt(_dot(g, g)))
-        for _ in range(_TRIES):
+def learn(leaf: Any, iterations: Any, x: Any, g: Any) -> Any:
+    """Move the parameters x to where the loss is less; return it, and write its slopes to g."""
+    size, d, q, m = len(x), leaf.squares.shape[1], leaf.targets.shape[1], leaf.m
+    M = (m + GROUP - 1) // GROUP
+    model, room = _made(d, q, M, M + (len(leaf.pairs) + GROUP - 1) // GROUP)
+    loss, kept, below = _loss(leaf, x, model, room, g), 0, True
+    moved, anew, out, turn = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    steps, turns, curved = np.empty((KEPT, size)), np.empty((KEPT, size)), np.empty(KEPT)
+    while iterations > 0 and below and np.abs(g).max() > _FLAT:
+        iterations -= 1
+        _aim(g, steps, turns, curved, kept, out)
+        slope, low, high, tries = _dot(g, out), 0.0, np.inf, 0
+        length, found = 1.0 if kept else min(1.0, 1.0 / math.sqrt(_dot(g, g))), np.inf
+        while tries < _TRIES:
             for i in range(size):
-                moved[i] = x[i] + length * direction[i]
-            found = loss_and_slopes(
-                rows, squares, targets, masses, n, pairs, m, classifies, ridge, unit, moved,
-                slopes_there,
-            )  # fmt: skip
-            count += 1
+                moved[i] = x[i] + length * out[i]
+            found = _loss(leaf, moved, model, room, anew)
             if not found <= loss + _DECREASE * length * slope:
                 high = length
                 least = -0.5 * slope * length * length / (found - loss - length * slope)
-                middle = 0.5 * (low + high)
                 near = low + 0.1 * (high - low)
-                length = least if near < least < middle else middle
-            elif _dot(slopes_there, direction) < _CURVATURE * slope:
+                length = least if near < least < length else 0.5 * (low + high)
+            elif _dot(anew, out) < _CURVATURE * slope:
                 low = length
                 length = 2.0 * length if high == np.inf else 0.5 * (low + high)
             else:
                 break
+            tries += 1
         if not found < loss:
             break
-        at = kept % KEPT
         for i in range(size):
-            steps[at, i] = moved[i] - x[i]
-            slopes[at, i] = slopes_there[i] - g[i]
-            x[i], g[i] = moved[i], slopes_there[i]
-        products[at] = _dot(steps[at], slopes[at])
-        if products[at] > 1e-10 * _dot(slopes[at], slopes[at]):
+            out[i], turn[i] = moved[i] - x[i], anew[i] - g[i]
+            x[i], g[i] = moved[i], anew[i]
+        curvature = _dot(out, turn)
+        if curvature > _CURVED * _dot(turn, turn):
+            at = kept % KEPT
+            steps[at], turns[at], curved[at] = out, turn, curvature
             kept += 1
-        before, loss = loss, found
-        if before - loss <= _SMALL * max(abs(before), abs(loss), 1.0):
-            break
-    return count
+        below = loss - found > _SMALL * max(abs(loss), abs(found), 1.0)
+        loss = found
+    return loss
