@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streamk.backends import GROUP, NOWHERE, KernelCode
+from streamk.backends import GROUP, NOWHERE
 from streamk.backends.numba_backend.compiling import compiled, fast, part
-from streamk.backends.numba_backend.pairwise import lay, sums
+from streamk.backends.numba_backend.pairwise import SINGLES, dot, dots, lay
 from streamk.backends.numba_backend.simd import exponential
 
 KEPT = 10
@@ -32,7 +32,6 @@ _FLAT, _SMALL = 1e-5, 2.2e-9
 """Greatest slope, and relative decrease of the loss, below which it ends: SciPy's."""
 _CURVED = 1e-10
 """Least curvature along a step, over that of its slopes, with which L-BFGS keeps it."""
-_LINEAR = KernelCode.LINEAR
 _TILE = GROUP * GROUP
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
@@ -172,6 +171,18 @@ def _lay_model(leaf: Any, x: Any, model: Any) -> None:
 
 
 @part
+def _multiply(
+    P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, K: Any
+) -> None:
+    """Write the products of a group with rows of Y into K, as `pairwise.sums`."""
+    whole = rows - rows % SINGLES
+    for i in range(0, whole, SINGLES):
+        dots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, _ZERO)
+    for i in range(whole, rows):
+        dot(P, Y, K, p, y + i * by, i * GROUP, d, by, step, _ZERO)
+
+
+@part
 def _kernels(K: Any, far: Any) -> None:
     """Turn products (points, GROUP) into kernel values."""
     for i in range(GROUP):
@@ -211,10 +222,10 @@ def _score(leaf: Any, b: Any, model: Any, room: Any) -> None:
     C, across, S, row = room.kernels, room.across, room.scores, d + 1
     squares, landmarks = leaf.squares.reshape(-1), model.landmarks.reshape(-1)
     at = b * GROUP * row
-    sums(_LINEAR, squares, b * d * GROUP, d, model.scale, 0, 1, d, 1, _ZERO, room.far)
+    _multiply(squares, b * d * GROUP, d, model.scale, 0, 1, d, 1, room.far)
     for v in range(M):
         p = v * row * GROUP
-        sums(_LINEAR, landmarks, p, row, leaf.points, at, GROUP, row, 1, _ZERO, C[v])
+        _multiply(landmarks, p, row, leaf.points, at, GROUP, row, 1, C[v])
         _kernels(C[v], room.far)
     _multiply_pairs(leaf.pairs, C, M)
     for v in range(N):
@@ -224,7 +235,7 @@ def _score(leaf: Any, b: Any, model: Any, room: Any) -> None:
                 across[v * GROUP + lane, i] = own[i * GROUP + lane]
     wide = N * GROUP
     rows, scores = model.rows.reshape(-1), S.reshape(-1)
-    sums(_LINEAR, across.reshape(-1), 0, wide, rows, 0, q, wide, 1, _ZERO, scores)
+    _multiply(across.reshape(-1), 0, wide, rows, 0, q, wide, 1, scores)
     for k in range(q):
         for i in range(GROUP):
             S[k, i] += model.bias[k]
@@ -301,8 +312,8 @@ def _descend(leaf: Any, b: Any, model: Any, room: Any) -> None:
     C, B, errors, tile, row = room.kernels, room.slopes, room.scores.reshape(-1), room.tile, d + 1
     weights, at = model.weights.reshape(-1), b * GROUP * row
     for v in range(N):
-        sums(_LINEAR, weights, v * q * GROUP, q, errors, 0, GROUP, 1, GROUP, _ZERO, B[v])
-        sums(_LINEAR, C[v], 0, GROUP, errors, 0, q, GROUP, 1, _ZERO, tile)
+        _multiply(weights, v * q * GROUP, q, errors, 0, GROUP, 1, GROUP, B[v])
+        _multiply(C[v], 0, GROUP, errors, 0, q, GROUP, 1, tile)
         _add_to(room.of_weights[v], tile)
     _add_slopes(leaf.pairs, C, B, M)
     room.far[:] = _ZERO
@@ -312,7 +323,7 @@ def _descend(leaf: Any, b: Any, model: Any, room: Any) -> None:
             own[i] *= kernels[i]
         for i in range(GROUP):
             room.far[i] += _total(own, i * GROUP)
-        sums(_LINEAR, own, 0, GROUP, leaf.points, at, row, 1, row, _ZERO, tile)
+        _multiply(own, 0, GROUP, leaf.points, at, row, 1, row, tile)
         _add_to(room.of_points[v], tile)
     for k in range(q):
         room.of_bias[k] += _total(errors, k * GROUP)
@@ -403,45 +414,54 @@ def _aim(g: Any, steps: Any, turns: Any, curved: Any, kept: Any, out: Any) -> No
         _add(factors[at] - _dot(turns[at], out) / curved[at], steps[at], out)
 
 
+@part
+def _keep(out: Any, turn: Any, steps: Any, turns: Any, curved: Any, kept: Any) -> Any:
+    """Keep a step and the change of the slopes if the loss is curved there; return how many are."""
+    curvature, at = _dot(out, turn), kept % KEPT
+    if not curvature > _CURVED * _dot(turn, turn):
+        return kept
+    steps[at], turns[at], curved[at] = out, turn, curvature
+    return kept + 1
+
+
 @compiled
 def learn(leaf: Any, iterations: Any, x: Any, g: Any) -> Any:
     """Move the parameters x to where the loss is less; return it, and write its slopes to g."""
     size, d, q, m = len(x), leaf.squares.shape[1], leaf.targets.shape[1], leaf.m
     M = (m + GROUP - 1) // GROUP
     model, room = _made(d, q, M, M + (len(leaf.pairs) + GROUP - 1) // GROUP)
-    loss, kept, below = _loss(leaf, x, model, room, g), 0, True
-    moved, anew, out, turn = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    anew, out, turn, moved = np.empty(size), np.empty(size), np.empty(size), x.copy()
     steps, turns, curved = np.empty((KEPT, size)), np.empty((KEPT, size)), np.empty(KEPT)
-    while iterations > 0 and below and np.abs(g).max() > _FLAT:
-        iterations -= 1
-        _aim(g, steps, turns, curved, kept, out)
-        slope, low, high, tries = _dot(g, out), 0.0, np.inf, 0
-        length, found = 1.0 if kept else min(1.0, 1.0 / math.sqrt(_dot(g, g))), np.inf
-        while tries < _TRIES:
-            for i in range(size):
-                moved[i] = x[i] + length * out[i]
-            found = _loss(leaf, moved, model, room, anew)
-            if not found <= loss + _DECREASE * length * slope:
+    loss, slope, length, low, high, kept, tries = np.inf, 0.0, 0.0, 0.0, np.inf, 0, 0
+    while True:
+        found = _loss(leaf, moved, model, room, anew)
+        above = not found <= loss + _DECREASE * length * slope
+        if tries and tries < _TRIES and (above or _dot(anew, out) < _CURVATURE * slope):
+            if above:
                 high = length
                 least = -0.5 * slope * length * length / (found - loss - length * slope)
                 near = low + 0.1 * (high - low)
-                length = least if near < least < length else 0.5 * (low + high)
-            elif _dot(anew, out) < _CURVATURE * slope:
-                low = length
-                length = 2.0 * length if high == np.inf else 0.5 * (low + high)
+                after = least if near < least < length else 0.5 * (low + high)
             else:
-                break
+                low = length
+                after = 2.0 * length if high == np.inf else 0.5 * (low + high)
+            _add(after - length, out, moved)
+            length = after
             tries += 1
-        if not found < loss:
-            break
-        for i in range(size):
-            out[i], turn[i] = moved[i] - x[i], anew[i] - g[i]
-            x[i], g[i] = moved[i], anew[i]
-        curvature = _dot(out, turn)
-        if curvature > _CURVED * _dot(turn, turn):
-            at = kept % KEPT
-            steps[at], turns[at], curved[at] = out, turn, curvature
-            kept += 1
-        below = loss - found > _SMALL * max(abs(loss), abs(found), 1.0)
-        loss = found
-    return loss
+            continue
+        if tries:
+            if not found < loss:
+                return loss
+            for i in range(size):
+                out[i], turn[i] = moved[i] - x[i], anew[i] - g[i]
+            kept = _keep(out, turn, steps, turns, curved, kept)
+            if loss - found <= _SMALL * max(abs(loss), abs(found), 1.0):
+                iterations = 0
+        x[:], g[:], loss = moved, anew, found
+        if iterations <= 0 or np.abs(g).max() <= _FLAT:
+            return loss
+        iterations -= 1
+        _aim(g, steps, turns, curved, kept, out)
+        slope, low, high, tries = _dot(g, out), 0.0, np.inf, 1
+        length = 1.0 if kept else min(1.0, 1.0 / math.sqrt(_dot(g, g)))
+        _add(length, out, moved)
