@@ -151,7 +151,9 @@ def _place(j: Any, m: Any) -> Any:
 def _lay_model(leaf: Any, x: Any, model: Any) -> None:
     m, d, q, unit = leaf.m, len(model.scale), len(model.bias), leaf.unit
     basis, L, first = m + len(leaf.pairs), model.landmarks, (m + 1) * d
-    L[:, d] = NOWHERE
+    for g in range(len(L)):
+        for lane in range(GROUP):
+            L[g, d, lane] = NOWHERE
     for k in range(d):
         model.scale[k] = -((x[m * d + k] * unit) ** 2)
     for j in range(m):
@@ -270,8 +272,8 @@ def _logistic(S: Any, T: Any, mass: Any, spare: Any) -> Any:
 def _softmax(S: Any, T: Any, mass: Any, most: Any, powers: Any) -> Any:
     """Do so for the scores of several classes."""
     total = 0.0
-    most[:] = S[0]
-    powers[:] = _ZERO
+    for i in range(GROUP):
+        most[i], powers[i] = S[0, i], _ZERO
     for k in range(1, len(S)):
         for i in range(GROUP):
             most[i] = S[k, i] if S[k, i] > most[i] else most[i]
@@ -300,6 +302,12 @@ def _total(K: Any, first: Any) -> Any:
 
 
 @part
+def _clear(a: Any) -> None:
+    for i in range(len(a)):
+        a[i] = 0.0
+
+
+@part
 def _add_to(sums_: Any, K: Any) -> None:
     for i in range(len(sums_)):
         sums_[i] += K[i]
@@ -316,7 +324,7 @@ def _descend(leaf: Any, b: Any, model: Any, room: Any) -> None:
         _multiply(C[v], 0, GROUP, errors, 0, q, GROUP, 1, tile)
         _add_to(room.of_weights[v], tile)
     _add_slopes(leaf.pairs, C, B, M)
-    room.far[:] = _ZERO
+    _clear(room.far)
     for v in range(M):
         own, kernels = B[v], C[v]
         for i in range(_TILE):
@@ -363,10 +371,10 @@ def _collect(leaf: Any, x: Any, room: Any, g: Any) -> Any:
 @part
 def _loss(leaf: Any, x: Any, model: Any, room: Any, g: Any) -> Any:
     """Return the loss of parameters x, and write its derivatives to g."""
-    room.of_weights[:] = 0.0
-    room.of_points[:] = 0.0
-    room.of_squares[:] = 0.0
-    room.of_bias[:] = 0.0
+    _clear(room.of_weights.reshape(-1))
+    _clear(room.of_points.reshape(-1))
+    _clear(room.of_squares)
+    _clear(room.of_bias)
     _lay_model(leaf, x, model)
     loss = 0.0
     for b in range(len(leaf.squares)):
@@ -408,7 +416,9 @@ def _aim(g: Any, steps: Any, turns: Any, curved: Any, kept: Any, out: Any) -> No
         _add(-factors[at], turns[at], out)
     if few:
         last = (kept - 1) % KEPT
-        out *= curved[last] / _dot(turns[last], turns[last])
+        size = curved[last] / _dot(turns[last], turns[last])
+        for i in range(len(g)):
+            out[i] *= size
     for age in range(few - 1, -1, -1):
         at = (kept - 1 - age) % KEPT
         _add(factors[at] - _dot(turns[at], out) / curved[at], steps[at], out)
@@ -420,8 +430,18 @@ def _keep(out: Any, turn: Any, steps: Any, turns: Any, curved: Any, kept: Any) -
     curvature, at = _dot(out, turn), kept % KEPT
     if not curvature > _CURVED * _dot(turn, turn):
         return kept
-    steps[at], turns[at], curved[at] = out, turn, curvature
+    curved[at] = curvature
+    for i in range(len(out)):
+        steps[at, i], turns[at, i] = out[i], turn[i]
     return kept + 1
+
+
+@part
+def _steepest(g: Any) -> Any:
+    most = 0.0
+    for i in range(len(g)):
+        most = max(most, abs(g[i]))
+    return most
 
 
 @compiled
@@ -430,7 +450,9 @@ def learn(leaf: Any, iterations: Any, x: Any, g: Any) -> Any:
     size, d, q, m = len(x), leaf.squares.shape[1], leaf.targets.shape[1], leaf.m
     M = (m + GROUP - 1) // GROUP
     model, room = _made(d, q, M, M + (len(leaf.pairs) + GROUP - 1) // GROUP)
-    anew, out, turn, moved = np.empty(size), np.empty(size), np.empty(size), x.copy()
+    moved, anew, out, turn = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    for i in range(size):
+        moved[i] = x[i]
     steps, turns, curved = np.empty((KEPT, size)), np.empty((KEPT, size)), np.empty(KEPT)
     loss, slope, length, low, high, kept, tries = np.inf, 0.0, 0.0, 0.0, np.inf, 0, 0
     while True:
@@ -457,8 +479,10 @@ def learn(leaf: Any, iterations: Any, x: Any, g: Any) -> Any:
             kept = _keep(out, turn, steps, turns, curved, kept)
             if loss - found <= _SMALL * max(abs(loss), abs(found), 1.0):
                 iterations = 0
-        x[:], g[:], loss = moved, anew, found
-        if iterations <= 0 or np.abs(g).max() <= _FLAT:
+        loss = found
+        for i in range(size):
+            x[i], g[i] = moved[i], anew[i]
+        if iterations <= 0 or _steepest(g) <= _FLAT:
             return loss
         iterations -= 1
         _aim(g, steps, turns, curved, kept, out)
