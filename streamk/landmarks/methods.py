@@ -438,7 +438,7 @@ def one_thread() -> Any:
     Several would add up their parts in the order in which they finish, and on small matrices they
     wait for each other longer than they work.
     """
-    check_available()
+    check_available()  # what scikit-learn loads has threads, too
     return _thread_pools().limit(limits=1)
 
 

@@ -132,7 +132,7 @@ def dc_pred(
     InvalidInput
         If an argument cannot be used.
     BackendUnavailable
-        If scikit-learn, whose k-means finds the landmarks, is not installed.
+        If scikit-learn is not installed, with which BLAS is held to one thread.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def compile(  # noqa: A001 (the name that users look for)
         If an argument cannot be used, or the model predicts what cannot be compiled: several labels
         or numbers, or classes that do not follow from its probabilities by weights.
     BackendUnavailable
-        If scikit-learn, whose k-means finds the landmarks, is not installed.
+        If scikit-learn is not installed, with which BLAS is held to one thread.
 
     Examples
     --------

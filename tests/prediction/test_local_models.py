@@ -148,6 +148,7 @@ def test_threads_learn_the_same_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def learned(threads: int) -> Any:
         monkeypatch.setattr("streamk.backends.threads.cores", lambda: threads)
+        monkeypatch.setattr("streamk.backends.threads.PARALLEL_FLOPS", 1_000)
         each = zip(parts, random().spawn(16), strict=True)
         lessons = [Lesson(p.learned, T[p.learned], np.zeros(1, np.int64), own) for p, own in each]
         models = fit_leaves(Z, lessons, OPTIONS, is_classifier=True)
