@@ -547,6 +547,8 @@ def _k_means(
 
 def _pairs(m: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Return different pairs of m landmarks, of a landmark with itself too, at random."""
+    if not count:
+        return np.empty((0, 2), np.int64)
     first, second = np.triu_indices(m)
     chosen = random.choice(len(first), min(count, len(first)), replace=False)
     return np.stack([first[chosen], second[chosen]], axis=1).astype(np.int64)

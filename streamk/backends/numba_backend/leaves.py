@@ -26,8 +26,8 @@ KEPT = 10
 """Pairs of steps and slopes that L-BFGS keeps."""
 _TRIES = 12
 """Lengths of a step, at most."""
-_DECREASE, _CURVATURE = 1e-4, 0.9
-"""Of Wolfe's conditions on a step."""
+_DECREASE, _CURVATURE = 1e-3, 0.9
+"""Of Wolfe's strong conditions on a step, as of SciPy."""
 _FLAT, _SMALL = 1e-5, 2.2e-9
 """Greatest slope, and relative decrease of the loss, below which it ends: SciPy's."""
 _CURVED = 1e-10
@@ -85,7 +85,7 @@ class _Model(NamedTuple):
     weights: Any
     """(N, outputs, GROUP)"""
     rows: Any
-    """(outputs, N * GROUP): the same"""
+    """(outputs, N * GROUP): the same, with rows of zeros that fill tiles"""
     bias: Any
 
 
@@ -101,7 +101,7 @@ class _Room(NamedTuple):
     across: Any
     """(N * GROUP, points): kernel values"""
     scores: Any
-    """(outputs, points): scores, and later the loss's derivatives in them"""
+    """(outputs, points): scores, and later the loss's derivatives in them; 0 beyond the outputs"""
     most: Any
     total: Any
     tile: Any
@@ -116,12 +116,14 @@ class _Room(NamedTuple):
 @part
 def _made(d: Any, q: Any, M: Any, N: Any) -> Any:
     """Return room for a model and its blocks, of zeros."""
-    f = np.float32
+    f, rest = np.float32, q % SINGLES
+    # Rows beside a whole tile take four times as long each.
+    rows = q + SINGLES - rest if 4 * rest > SINGLES else q
     model = _Model(
         np.zeros((M, d + 1, GROUP), f),
         np.zeros(d, f),
         np.zeros((N, q, GROUP), f),
-        np.zeros((q, N * GROUP), f),
+        np.zeros((rows, N * GROUP), f),
         np.zeros(q, f),
     )
     room = _Room(
@@ -129,10 +131,10 @@ def _made(d: Any, q: Any, M: Any, N: Any) -> Any:
         np.zeros((N, _TILE), f),
         np.zeros((N, _TILE), f),
         np.zeros((N * GROUP, GROUP), f),
-        np.zeros((q, GROUP), f),
+        np.zeros((rows, GROUP), f),
         np.zeros(GROUP, f),
         np.zeros(GROUP, f),
-        np.zeros(max(q, d + 1) * GROUP, f),
+        np.zeros(max(rows, d + 1) * GROUP, f),
         np.zeros((N, q * GROUP)),
         np.zeros((M, (d + 1) * GROUP)),
         np.zeros(d),
@@ -237,7 +239,7 @@ def _score(leaf: Any, b: Any, model: Any, room: Any) -> None:
                 across[v * GROUP + lane, i] = own[i * GROUP + lane]
     wide = N * GROUP
     rows, scores = model.rows.reshape(-1), S.reshape(-1)
-    _multiply(across.reshape(-1), 0, wide, rows, 0, q, wide, 1, scores)
+    _multiply(across.reshape(-1), 0, wide, rows, 0, len(S), wide, 1, scores)
     for k in range(q):
         for i in range(GROUP):
             S[k, i] += model.bias[k]
@@ -247,7 +249,7 @@ def _score(leaf: Any, b: Any, model: Any, room: Any) -> None:
 def _square(S: Any, T: Any, mass: Any) -> Any:
     """Turn the scores of numbers into the loss's derivatives, and return the loss."""
     total = 0.0
-    for k in range(len(S)):
+    for k in range(len(T)):
         for i in range(GROUP):
             S[k, i] = (S[k, i] - T[k, i]) * mass[i]
             total += 0.5 * np.float64(S[k, i]) ** 2
@@ -274,10 +276,10 @@ def _softmax(S: Any, T: Any, mass: Any, most: Any, powers: Any) -> Any:
     total = 0.0
     for i in range(GROUP):
         most[i], powers[i] = S[0, i], _ZERO
-    for k in range(1, len(S)):
+    for k in range(1, len(T)):
         for i in range(GROUP):
             most[i] = S[k, i] if S[k, i] > most[i] else most[i]
-    for k in range(len(S)):
+    for k in range(len(T)):
         for i in range(GROUP):
             s = S[k, i] - most[i]
             S[k, i] = exponential(s)
@@ -286,7 +288,7 @@ def _softmax(S: Any, T: Any, mass: Any, most: Any, powers: Any) -> Any:
     for i in range(GROUP):
         total += np.float64(mass[i]) * math.log(np.float64(powers[i]))
         powers[i] = mass[i] / powers[i]
-    for k in range(len(S)):
+    for k in range(len(T)):
         for i in range(GROUP):
             S[k, i] = S[k, i] * powers[i] - T[k, i]
     return total
@@ -321,7 +323,7 @@ def _descend(leaf: Any, b: Any, model: Any, room: Any) -> None:
     weights, at = model.weights.reshape(-1), b * GROUP * row
     for v in range(N):
         _multiply(weights, v * q * GROUP, q, errors, 0, GROUP, 1, GROUP, B[v])
-        _multiply(C[v], 0, GROUP, errors, 0, q, GROUP, 1, tile)
+        _multiply(C[v], 0, GROUP, errors, 0, len(room.scores), GROUP, 1, tile)
         _add_to(room.of_weights[v], tile)
     _add_slopes(leaf.pairs, C, B, M)
     _clear(room.far)
@@ -382,7 +384,7 @@ def _loss(leaf: Any, x: Any, model: Any, room: Any, g: Any) -> Any:
         S, T, mass = room.scores, leaf.targets[b], leaf.masses[b]
         if not leaf.classifies:
             loss += _square(S, T, mass)
-        elif len(S) == 1:
+        elif len(T) == 1:
             loss += _logistic(S, T, mass, room.most)
         else:
             loss += _softmax(S, T, mass, room.most, room.total)
@@ -444,6 +446,26 @@ def _steepest(g: Any) -> Any:
     return most
 
 
+@part
+def _between(a: Any, f: Any, s: Any, b: Any, f_b: Any, s_b: Any) -> Any:
+    """Return where the cubic of two losses and slopes is least, well between a and b."""
+    width = b - a
+    bend = 3.0 * (f - f_b) / width + s + s_b
+    root = math.sqrt(max(bend * bend - s * s_b, 0.0))
+    share = (bend - s + root) / (s_b - s + 2.0 * root)
+    return a + width * min(max(share, 0.1), 0.9)
+
+
+@part
+def _beyond(a: Any, s: Any, b: Any, s_b: Any, high: Any) -> Any:
+    """Return where the slope may be 0 beyond b, where it is still as steep nearly as at a."""
+    if high < np.inf:
+        return 0.5 * (b + high)
+    width = b - a
+    away = s_b / (s - s_b) if s_b > s else np.inf
+    return b + width * min(max(away, 1.1), 4.0)
+
+
 @compiled
 def learn(leaf: Any, iterations: Any, x: Any, g: Any) -> Any:
     """Move the parameters x to where the loss is less; return it, and write its slopes to g."""
@@ -454,19 +476,18 @@ def learn(leaf: Any, iterations: Any, x: Any, g: Any) -> Any:
     for i in range(size):
         moved[i] = x[i]
     steps, turns, curved = np.empty((KEPT, size)), np.empty((KEPT, size)), np.empty(KEPT)
-    loss, slope, length, low, high, kept, tries = np.inf, 0.0, 0.0, 0.0, np.inf, 0, 0
+    loss, slope, length, high, kept, tries = np.inf, 0.0, 0.0, np.inf, 0, 0
+    low, low_loss, low_slope = 0.0, 0.0, 0.0
     while True:
-        found = _loss(leaf, moved, model, room, anew)
+        found, rise = _loss(leaf, moved, model, room, anew), _dot(anew, out)
         above = not found <= loss + _DECREASE * length * slope
-        if tries and tries < _TRIES and (above or _dot(anew, out) < _CURVATURE * slope):
-            if above:
+        if tries and tries < _TRIES and (above or abs(rise) > -_CURVATURE * slope):
+            if above or rise > 0.0:
                 high = length
-                least = -0.5 * slope * length * length / (found - loss - length * slope)
-                near = low + 0.1 * (high - low)
-                after = least if near < least < length else 0.5 * (low + high)
+                after = _between(low, low_loss, low_slope, length, found, rise)
             else:
-                low = length
-                after = 2.0 * length if high == np.inf else 0.5 * (low + high)
+                after = _beyond(low, low_slope, length, rise, high)
+                low, low_loss, low_slope = length, found, rise
             _add(after - length, out, moved)
             length = after
             tries += 1
@@ -486,6 +507,7 @@ def learn(leaf: Any, iterations: Any, x: Any, g: Any) -> Any:
             return loss
         iterations -= 1
         _aim(g, steps, turns, curved, kept, out)
-        slope, low, high, tries = _dot(g, out), 0.0, np.inf, 1
-        length = 1.0 if kept else min(1.0, 1.0 / math.sqrt(_dot(g, g)))
+        slope, high, tries = _dot(g, out), np.inf, 1
+        low, low_loss, low_slope = 0.0, loss, slope
+        length = 1.0 if kept else 1.0 / math.sqrt(_dot(g, g))
         _add(length, out, moved)
