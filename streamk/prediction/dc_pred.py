@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk.backends import LANES
 from streamk.errors import InvalidInput, shown
 from streamk.features.columns import Column
+from streamk.landmarks.methods import one_thread
 from streamk.options import Choice, Option, Whole, documented
 from streamk.prediction.compiled import (
     LEAST_ABSENT,
@@ -27,11 +28,12 @@ from streamk.prediction.teachers import Targets, predicted
 from streamk.prediction.tree import (
     EXPONENTIAL,
     LeafPoints,
+    Lesson,
     LocalModel,
     Tree,
     TreeOptions,
     errors,
-    fit_local,
+    fit_leaves,
     grow,
 )
 
@@ -130,7 +132,7 @@ def dc_pred(
     InvalidInput
         If an argument cannot be used.
     BackendUnavailable
-        If scikit-learn, whose k-means finds the landmarks, is not installed.
+        If scikit-learn is not installed, with which BLAS is held to one thread.
 
     Examples
     --------
@@ -199,7 +201,7 @@ def compile(  # noqa: A001 (the name that users look for)
         If an argument cannot be used, or the model predicts what cannot be compiled: several labels
         or numbers, or classes that do not follow from its probabilities by weights.
     BackendUnavailable
-        If scikit-learn, whose k-means finds the landmarks, is not installed.
+        If scikit-learn is not installed, with which BLAS is held to one thread.
 
     Examples
     --------
@@ -233,6 +235,17 @@ def fit(
     """Return the model of events (n, d) and their targets."""
     if columns is not None and len(columns) != X.shape[1]:
         raise InvalidInput(f"{len(columns)} names of columns do not fit {X.shape[1]} columns")
+    with one_thread():
+        return _fit(X, targets, options, importance, columns)
+
+
+def _fit(
+    X: Numbers,
+    targets: Targets,
+    options: TreeOptions,
+    importance: Numbers | None,
+    columns: Sequence[Column] | None,
+) -> CompiledModel:
     scale = Scale.of(X)
     near = np.clip(scale(X), -_FAR, _FAR)
     Z = near.astype(np.float32).astype(np.float64)  # as the compiled loops see them
@@ -247,16 +260,15 @@ def fit(
     if options.landmarks is None:
         m = max(1, min(m, landmarks_within(grown, targets, options)))
     options, classifies = replace(options, landmarks=m), targets.is_classifier
-    models, visits, absent = [], [], 0.0
+    lessons, visits, absent = [], [], 0.0
     for (_, parts), each in zip(grown, draws, strict=True):
-        for part in parts:
+        for part, own in zip(parts, each.spawn(len(parts)), strict=True):
             rows = part.learned
             T, outputs, rest = targets.of_leaf(rows)
-            given = None if importance is None else importance[rows]
-            local = fit_local(Z[rows], T, outputs, options, each, given, is_classifier=classifies)
-            models.append(local)
+            lessons.append(Lesson(rows, T, outputs, own))
             visits.append(len(part.own) / len(X))
             absent += rest * visits[-1] / trees
+    models = fit_leaves(Z, lessons, options, importance, is_classifier=classifies)
     return CompiledModel(
         laid_out(scale, [tree for tree, _ in grown], models, _log_absent(models, absent, targets)),
         classes=targets.classes,
@@ -428,27 +440,23 @@ class _Trials:
         scores: Numbers,
     ) -> None:
         """Add a tree's scores of the events to those of the others."""
-        places = tree.leaves(self.tested[rows])
-        for leaf in np.unique(places).tolist():
+        places, classifies = tree.leaves(self.tested[rows]), self.targets.is_classifier
+        leaves, lessons = np.unique(places).tolist(), []
+        for leaf in leaves:
             learned = parts[leaf].learned
             random = np.random.Generator(np.random.Philox([self.seed, leaf]))
             T, outputs, _ = self.targets.of_leaf(learned)
+            lessons.append(Lesson(learned, T, outputs, random))
+        models = fit_leaves(self.Z, lessons, options, is_classifier=classifies)
+        for leaf, local in zip(leaves, models, strict=True):
             here = np.flatnonzero(places == leaf)
-            local = fit_local(
-                self.Z[learned],
-                T,
-                outputs,
-                options,
-                random,
-                is_classifier=self.targets.is_classifier,
-            )
             found = local.scores(self.tested[rows[here]])
             if scores.shape[1] == 1:
                 scores[here] += found
             else:
                 found -= found.max(axis=1, keepdims=True)
                 found -= np.log(np.exp(found).sum(axis=1, keepdims=True)) - _ABSENT
-                scores[np.ix_(here, outputs)] += found
+                scores[np.ix_(here, local.outputs)] += found
 
 
 def _entropy(T: Numbers) -> float:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.landmarks.methods import centers_of
+from streamk.backends import loops
+from streamk.backends.threads import divide
 from streamk.options import Checked, Flag, Real, Whole
 
 Numbers = NDArray[Any]
@@ -240,19 +241,20 @@ def _divide(
 
 def _two_centers(Z: Numbers, random: np.random.Generator) -> Numbers:
     """Return the centers (2, d) of 2-means on a sample."""
-    from scipy.cluster.vq import kmeans2
-
     some = Z if len(Z) <= _SAMPLE else Z[random.choice(len(Z), _SAMPLE, replace=False)]
     first = some[random.integers(len(some))]
     away = np.square(some - first).sum(axis=1)
     if not away.any():
         return np.stack([first, first])
     second = some[random.choice(len(some), p=away / away.sum())]  # as k-means++ begins
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one of the clusters may become empty
-        centers, _ = kmeans2(some, np.stack([first, second]), iter=_ITERATIONS, minit="matrix")
-    found: Numbers = centers
-    return found
+    centers, before = np.stack([first, second]), None
+    for _ in range(_ITERATIONS):
+        normal = centers[1] - centers[0]
+        right = some @ normal > 0.5 * (centers.sum(axis=0) @ normal)
+        if right.all() or not right.any() or (before is not None and (right == before).all()):
+            break
+        centers, before = np.stack([some[~right].mean(axis=0), some[right].mean(axis=0)]), right
+    return centers
 
 
 # The model of one leaf
@@ -309,10 +311,6 @@ def with_products(C: Numbers, pairs: NDArray[np.int64]) -> Numbers:
     return np.concatenate([C, C[:, pairs[:, 0]] * C[:, pairs[:, 1]]], axis=1)
 
 
-_KEPT = 10
-"""Pairs of steps and slopes that L-BFGS keeps."""
-
-
 def refine(
     model: LocalModel,
     Z: Numbers,
@@ -328,50 +326,30 @@ def refine(
     of the second one, q = 1), or of half the squared errors, and ``ridge / 2`` times the squares of
     the weights.
     """
-    from scipy.optimize import minimize
-
-    if not iterations:  # SciPy takes a step before it looks at their number
-        return model
-    # In units of the scale's deviations the slopes of landmarks are about as large as of weights.
+    # In units of the scale's mean the slopes of landmarks are about as large as of weights.
     unit = float(model.scale.mean())
-
-    def function(parameters: Numbers) -> tuple[float, Numbers]:
-        loss, (landmarks, scale, weights, bias) = loss_and_slopes(
-            _unpacked(parameters, model, unit), Z, T, is_classifier=is_classifier, ridge=ridge
-        )
-        return loss, _packed(landmarks * unit, scale * unit, weights, bias)
-
-    start = _packed(model.landmarks / unit, model.scale / unit, model.weights, model.bias)
-    options = {"maxiter": iterations, "maxcor": _KEPT}
-    found = minimize(function, start, jac=True, method="L-BFGS-B", options=options)
-    return _unpacked(found.x, model, unit) if np.all(np.isfinite(found.x)) else model
-
-
-def loss_and_slopes(
-    model: LocalModel, Z: Numbers, T: Numbers, *, is_classifier: bool, ridge: float
-) -> tuple[float, tuple[Numbers, Numbers, Numbers, Numbers]]:
-    """Return the loss and its derivatives in landmarks, scale, weights and bias."""
-    n, m = len(Z), len(model.landmarks)
-    scaled = Z * model.scale
-    C = np.exp(-squared(scaled, model.landmarks))
-    basis = with_products(C, model.pairs)
-    scores = basis @ model.weights + model.bias
-    loss, E = errors(scores, T, is_classifier)
-    loss, E = loss / n + 0.5 * ridge * float(np.vdot(model.weights, model.weights)), E / n
-    of_weights = basis.T @ E + ridge * model.weights
-    of_basis = E @ model.weights.T
-    of_kernels = of_basis[:, :m]
-    if len(model.pairs):
-        first, second = model.pairs.T
-        of_products = of_basis[:, m:]
-        of_kernels = of_kernels + _sums(of_products * C[:, second], first, m)
-        of_kernels += _sums(of_products * C[:, first], second, m)
-    slopes = of_kernels * C
-    by_landmark, by_point = slopes.sum(axis=0), slopes.sum(axis=1)
-    of_landmarks = 2.0 * (slopes.T @ scaled - by_landmark[:, None] * model.landmarks)
-    away = by_point[:, None] * scaled - slopes @ model.landmarks
-    of_scale = -2.0 * np.einsum("ij,ij->j", away, Z)
-    return loss, (of_landmarks, of_scale, of_weights, E.sum(axis=0))
+    parts = model.landmarks / unit, model.scale / unit, model.weights, model.bias
+    x = np.concatenate([part.ravel() for part in parts])
+    leaf = loops.leaves.leaf(
+        Z,
+        T,
+        model.pairs,
+        len(model.landmarks),
+        classifies=is_classifier,
+        ridge=ridge,
+        unit=unit,
+    )
+    loops.leaves.learn(leaf, iterations, x, np.empty(len(x)))
+    if not np.all(np.isfinite(x)):
+        return model
+    landmarks, scale, weights, bias = np.split(x, np.cumsum([part.size for part in parts[:3]]))
+    return replace(
+        model,
+        landmarks=landmarks.reshape(model.landmarks.shape) * unit,
+        scale=scale * unit,
+        weights=weights.reshape(model.weights.shape),
+        bias=bias,
+    )
 
 
 def errors(scores: Numbers, T: Numbers, is_classifier: bool) -> tuple[float, Numbers]:
@@ -389,31 +367,8 @@ def errors(scores: Numbers, T: Numbers, is_classifier: bool) -> tuple[float, Num
     return loss, powers / totals * T.sum(axis=1, keepdims=True) - T
 
 
-def _sums(values: Numbers, columns: NDArray[np.int64], m: int) -> Numbers:
-    """Return the sums (n, m) of columns of values (n, p) that belong to the same landmark."""
-    chosen = np.zeros((len(columns), m))
-    chosen[np.arange(len(columns)), columns] = 1.0
-    return values @ chosen
-
-
-def _packed(landmarks: Numbers, scale: Numbers, weights: Numbers, bias: Numbers) -> Numbers:
-    return np.concatenate([landmarks.ravel(), scale, weights.ravel(), bias])
-
-
-def _unpacked(parameters: Numbers, model: LocalModel, unit: float) -> LocalModel:
-    sizes = [model.landmarks.size, model.scale.size, model.weights.size]
-    landmarks, scale, weights, bias = np.split(parameters, np.cumsum(sizes))
-    return replace(
-        model,
-        landmarks=landmarks.reshape(model.landmarks.shape) * unit,
-        scale=scale * unit,
-        weights=weights.reshape(model.weights.shape),
-        bias=bias,
-    )
-
-
 _K_MEANS = 5
-"""Iterations of k-means, as of the landmarks of `streamk.landmarks.k_means`."""
+"""Iterations of k-means."""
 _RIDGE = 1e-2
 """Of the first weights, relative to kernel values of 1."""
 _SOLVED = 1500
@@ -423,6 +378,57 @@ _LEAST_WEIGHT = 1e-12
 for."""
 _SURE = 3.0
 """Logit that a first score of 1 stands for."""
+
+
+class Lesson(NamedTuple):
+    """Events that the model of a leaf learns, and their targets."""
+
+    rows: Places
+    """(n,), at least one: those of the leaf and of its halo"""
+    targets: Numbers
+    """float64 (n, q): probabilities of its classes (of two that of the second, q = 1), or
+    numbers"""
+    outputs: NDArray[np.int64]
+    """(q,)"""
+    random: np.random.Generator
+
+
+def fit_leaves(
+    Z: Numbers,
+    lessons: Sequence[Lesson],
+    options: TreeOptions,
+    importance: Numbers | None = None,
+    *,
+    is_classifier: bool,
+) -> list[LocalModel]:
+    """Return the model of each leaf, by threads: each leaf is learned by itself.
+
+    Parameters
+    ----------
+    Z : float64 array of shape (n, d)
+        All points.
+    lessons : sequence of Lesson
+    options : TreeOptions
+        With a number of landmarks.
+    importance : float64 array of shape (n,), optional
+        Squares of the points' coefficients in a kernel machine. By default they are those of kernel
+        ridge regression on the leaf's points, if `options.weighted`.
+    is_classifier : bool
+    """
+    assert options.landmarks is not None
+    found: list[LocalModel | None] = [None] * len(lessons)
+
+    def some(part: slice) -> None:
+        for place in range(part.start, part.stop):
+            rows, T, outputs, random = lessons[place]
+            given = None if importance is None else importance[rows]
+            found[place] = fit_local(
+                Z[rows], T, outputs, options, random, given, is_classifier=is_classifier
+            )
+
+    numbers = sum(len(rows) * (Z.shape[1] + len(outputs)) for rows, _, outputs, _ in lessons)
+    divide(len(lessons), numbers * options.landmarks * (1 + options.iterations), some)
+    return [model for model in found if model is not None]
 
 
 def fit_local(
@@ -435,23 +441,7 @@ def fit_local(
     *,
     is_classifier: bool,
 ) -> LocalModel:
-    """Return the model of a leaf.
-
-    Parameters
-    ----------
-    Z : float64 array of shape (n, d)
-        Points of the leaf and of its halo, at least one.
-    T : float64 array of shape (n, q)
-        Probabilities of its classes (of two classes that of the second, q = 1), or numbers.
-    outputs : int64 array of shape (q,)
-    options : TreeOptions
-        With a number of landmarks.
-    random : Generator
-    importance : float64 array of shape (n,), optional
-        Squares of the points' coefficients in a kernel machine. By default they are those of kernel
-        ridge regression on the leaf's points, if `options.weighted`.
-    is_classifier : bool
-    """
+    """Return the model of a leaf of points (n, d), see `Lesson` and `fit_leaves`."""
     assert options.landmarks is not None
     centered = 2.0 * T - 1.0 if is_classifier else T  # +1 and -1 of sure labels
     bias = centered.mean(axis=0)
@@ -472,8 +462,11 @@ def fit_local(
     weights = np.linalg.solve(system, basis.T @ (centered - bias))
     if is_classifier:
         weights, bias = _SURE * weights, _SURE * bias
+    model = replace(model, weights=weights, bias=bias)
+    if not options.iterations:
+        return model
     return refine(
-        replace(model, weights=weights, bias=bias),
+        model,
         Z,
         T,
         is_classifier=is_classifier,
@@ -523,11 +516,39 @@ def _landmarks(
     if importance is not None and importance.max() > 0.0:
         # Support vectors may be fewer than landmarks, and k-means draws these by weight.
         weights = importance / importance.max() + _LEAST_WEIGHT
-    return centers_of(Z, count, random, init="random", iterations=_K_MEANS, weights=weights)
+    return _k_means(Z, count, weights, random)
+
+
+def _k_means(
+    Z: Numbers, count: int, weights: Numbers | None, random: np.random.Generator
+) -> Numbers:
+    """Return different centers of clusters of points, at most so many, by Lloyd's iterations.
+
+    They begin at points drawn by weight. A cluster without a point begins again at the point that
+    is the farthest from its center.
+    """
+    w = np.ones(len(Z)) if weights is None else weights
+    centers = Z[random.choice(len(Z), count, replace=False, p=w / w.sum())]
+    weighted = w * Z.T
+    for _ in range(_K_MEANS):
+        away = squared(Z, centers)
+        nearest = away.argmin(axis=1)
+        masses = np.bincount(nearest, w, count)
+        (empty,) = np.nonzero(masses == 0.0)
+        masses[empty] = 1.0
+        sums = [np.bincount(nearest, column, count) for column in weighted]
+        centers = np.stack(sums, axis=1) / masses[:, None]
+        if len(empty):
+            apart = w * away[np.arange(len(Z)), nearest]
+            centers[empty] = Z[np.argsort(-apart, kind="stable")[: len(empty)]]
+    found: Numbers = np.unique(centers, axis=0)
+    return found
 
 
 def _pairs(m: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Return different pairs of m landmarks, of a landmark with itself too, at random."""
+    if not count:
+        return np.empty((0, 2), np.int64)
     first, second = np.triu_indices(m)
     chosen = random.choice(len(first), min(count, len(first)), replace=False)
     return np.stack([first[chosen], second[chosen]], axis=1).astype(np.int64)

@@ -123,7 +123,7 @@ _squares, _square = (_register_tile(_Sum.SQUARE, many=many) for many in (True, F
 _absolutes, _absolute = (_register_tile(_Sum.ABSOLUTE, many=many) for many in (True, False))
 _roots, _root = (_register_tile(_Sum.ROOT, many=many) for many in (True, False))
 _products, _product = (_register_tile(_Sum.PRODUCT, many=many) for many in (True, False))
-_dots, dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
+dots, dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
 
 
 @compiled
@@ -138,7 +138,7 @@ def sums(
     whole = rows - rows % many
     for i in range(0, whole, many):
         if code == _LINEAR:
-            _dots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
+            dots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _LAPLACIAN:
             _absolutes(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _POWER:
