@@ -415,7 +415,8 @@ def centers_of(
         algorithm="lloyd",
         random_state=int(random.integers(2**31)),
     )
-    with one_thread(), warnings.catch_warnings():
+    # Threads add up their parts of a cluster in the order in which they finish.
+    with _thread_pools().limit(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
         model.fit(points, sample_weight=weights)
     centers: Numbers = np.unique(model.cluster_centers_, axis=0)
@@ -430,16 +431,6 @@ def check_available() -> None:
         raise BackendUnavailable(
             f"clusters need scikit-learn ({error}): pip install 'streamk[sklearn]'"
         ) from None
-
-
-def one_thread() -> Any:
-    """Return a context in which BLAS and OpenMP have one thread.
-
-    Several would add up their parts in the order in which they finish, and on small matrices they
-    wait for each other longer than they work.
-    """
-    check_available()  # what scikit-learn loads has threads, too
-    return _thread_pools().limit(limits=1)
 
 
 @cache

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import LANES
+from streamk.backends.threads import one_blas_thread
 from streamk.errors import InvalidInput, shown
 from streamk.features.columns import Column
-from streamk.landmarks.methods import one_thread
 from streamk.options import Choice, Option, Whole, documented
 from streamk.prediction.compiled import (
     LEAST_ABSENT,
@@ -131,8 +131,6 @@ def dc_pred(
     ------
     InvalidInput
         If an argument cannot be used.
-    BackendUnavailable
-        If scikit-learn is not installed, with which BLAS is held to one thread.
 
     Examples
     --------
@@ -200,8 +198,6 @@ def compile(  # noqa: A001 (the name that users look for)
     InvalidInput
         If an argument cannot be used, or the model predicts what cannot be compiled: several labels
         or numbers, or classes that do not follow from its probabilities by weights.
-    BackendUnavailable
-        If scikit-learn is not installed, with which BLAS is held to one thread.
 
     Examples
     --------
@@ -235,7 +231,7 @@ def fit(
     """Return the model of events (n, d) and their targets."""
     if columns is not None and len(columns) != X.shape[1]:
         raise InvalidInput(f"{len(columns)} names of columns do not fit {X.shape[1]} columns")
-    with one_thread():
+    with one_blas_thread():
         return _fit(X, targets, options, importance, columns)
 
 

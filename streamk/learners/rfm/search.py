@@ -538,7 +538,7 @@ def _left_out(
 
 
 class Start(NamedTuple):
-    """Where rounds in leaves may begin: a family, its events, a metric and a regularization."""
+    """A beginning of rounds in leaves: a family, its events, a metric and a regularization."""
 
     family: Family
     fold: Fold
