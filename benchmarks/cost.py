@@ -28,7 +28,6 @@ import numpy as np
 
 from benchmarks import common, retrained, rivals
 from benchmarks.data import DataError
-from benchmarks.feature_machine import finish_background
 from benchmarks.river_battery import Clock, Outcome, figures_of, run_loop
 from benchmarks.streams import ARENA, STREAMS, Stream, load
 
@@ -45,7 +44,6 @@ LIMIT = 1_200.0
 """Seconds of the processor for a rival on a stream."""
 ALL = (*STREAMS, *ARENA)
 BASE = "effort 0"
-"""The contestant that all others are compared with."""
 UNBOUND = "no bound"
 RIVALS = {
     "LightGBM": retrained.CONTESTANTS["LightGBM, all before"],
@@ -53,9 +51,6 @@ RIVALS = {
     "SRP, 10": rivals.CONTESTANTS["River SRP, 10"],
 }
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-
-
-# --- one run, in a process of its own -------------------------------------------------------------
 
 
 class _Clock(Clock):
@@ -103,6 +98,8 @@ def _scores(outcome: Outcome, stream: Stream) -> dict[str, float]:
 
 def ours(stream: Stream, effort: float | None, clock: _Clock, start: int) -> Outcome:
     """The default model's answers to all events; the first ones are a batch of their own."""
+    # Here, since it counts in the memory of a process.
+    from benchmarks.feature_machine import finish_background
     from streamk.learners import MultiKernel
 
     regression, n = stream.task == "regression", len(stream)
