@@ -189,7 +189,7 @@ _RIVALS = dict(zip(cost.RIVALS, ((_GREEN, "^"), (_BLUE, "s"), (_PINK, "D")), str
 
 
 def _cost(document: Mapping[str, Any]) -> Figure:
-    """Errors relative to effort 0 by events a second: ours joined by a line, a point for a rival."""
+    """Errors relative to effort 0 by events a second: ours joined by a line, a point a rival."""
     found = cost.summary(document["results"]["runs"])
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     panel = figure.subplots()
