@@ -1,4 +1,4 @@
-"""What accuracy costs: errors of the default model against events a second of the processor.
+"""Errors of the default model against events a second of the processor: accuracy and its cost.
 
 The default model at each of its `effort`s (0: no learned metric, None: no bound), LightGBM trained
 anew every 1,000 events, and two of River's ensembles, on the streams of the river battery and of
@@ -6,8 +6,7 @@ StreamArena. Each run is a process of its own. Events are predicted, then learne
 of 512, River's one by one. Seconds are those of the processor, all threads together, with what is
 done in the background; the first 300 events are told apart, in which compiled code is loaded.
 
-The results are written after each run, and runs that are there are not run again: to measure anew,
-take them out of the file, or write another one.
+Results are written after each run; runs that are there are not run again: delete them to do so.
 """
 
 from __future__ import annotations
@@ -223,7 +222,7 @@ def render(document: Mapping[str, Any]) -> str:
         rows.append([name, str(one["streams"]), *cells])
     shown = [common.table([*header, "events/CPU s", "start, s", "MiB"], rows)]
     shown += [_by_stream(text, key, results) for text, key in _FIGURES.items()]
-    runs = [one for of_stream in results["runs"].values() for one in of_stream.values()]
+    runs = (one for of_stream in results["runs"].values() for one in of_stream.values())
     commits = ", ".join(sorted({f"{one['revision']}" for one in runs}))
     packages = ", ".join(map(" ".join, document["settings"]["packages"].items()))
     said = textwrap.fill(f"Runs of commits {commits}; {packages}.", 100)
@@ -253,7 +252,8 @@ def _by_stream(text: str, key: str, results: Mapping[str, Any]) -> str:
 def _cell(found: Mapping[str, Any], key: str, scale: float) -> str:
     """A dash where there is no run to the end."""
     value = math.nan if "ended" in found else scale * found.get(key, math.nan)
-    return "-" if value != value else f"{value:,.0f}" if value >= 1_000 else f"{value:.4g}"
+    form = ",.0f" if value >= 1_000.0 else ".4g" if value >= 1.0 else ".4f"
+    return "-" if value != value else f"{value:{form}}"
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from benchmarks import battery_tables as battery
@@ -195,9 +195,11 @@ def _cost(document: Mapping[str, Any]) -> Figure:
     panel = figure.subplots()
     efforts = [name for name in found if name not in cost.RIVALS]
     points = [(found[name]["rate"], found[name]["error"]) for name in efforts]
-    panel.plot(*zip(*points, strict=True), label=NAME, color=_ORANGE, marker="o", linewidth=2.2)
+    label = f"{NAME}, by effort"
+    panel.plot(*zip(*points, strict=True), label=label, color=_ORANGE, marker="o", linewidth=2.2)
     for name, point in zip(efforts, points, strict=True):
-        panel.annotate(name, point, (5, 5), textcoords="offset points")
+        short = name.removeprefix("effort ")
+        panel.annotate(short, point, (0, 8), textcoords="offset points", ha="center")
     for name, (colour, marker) in _RIVALS.items():
         if name in found:
             one = found[name]
@@ -206,7 +208,9 @@ def _cost(document: Mapping[str, Any]) -> Figure:
     panel.margins(0.12)
     panel.set(xscale="log", xlabel="events a second of the processor")
     panel.set_ylabel("error relative to effort 0, mean over streams")
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    panel.xaxis.set_minor_formatter(NullFormatter())
     panel.legend()
     return figure
 

@@ -66,6 +66,26 @@ def test_means_are_of_runs_that_came_to_the_end() -> None:
     assert cost.contestants_of(runs) == ["effort 0", "no bound", "SRP, 10"]
 
 
+@pytest.mark.parametrize("value", [1e-4, 0.98765432, 9.8765432, 999.87654, 98_765.432])
+def test_tables_of_all_streams_and_contestants_are_narrow(value: float) -> None:
+    keys = ("error", "first_error", "loss", "rate", "start_s", "peak_mib")
+    one = dict.fromkeys(keys, value) | {"revision": "abcdef01"}
+    names = [*(f"effort {effort:g}" for effort in (0, 0.5, 1, 2)), cost.UNBOUND, *cost.RIVALS]
+    document = {
+        "results": {
+            "streams": {name: {"task": "regression"} for name in cost.ALL},
+            "runs": {name: dict.fromkeys(names, one) for name in cost.ALL},
+        },
+        "settings": {"packages": {"lightgbm": "4.6.0"}},
+        "date": "2026-11-28",
+        "machine": {"cpu": "CPU", "cores": 2, "vectors": ["avx2"]},
+        "versions": cost.common.versions(),
+    }
+    lines = cost.render(document).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) > 6 * len(cost.ALL)
+
+
 def test_runs_that_are_there_are_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
