@@ -80,24 +80,38 @@ def finish(
     render: Callable[[Any], str],
 ) -> None:
     """Print the table and write the JSON."""
+    document = write(name, options, settings, results)
+    print(render(document))
+    out = written(name, options)
+    if out is not None:
+        print(f"\nwritten to {out}")
+
+
+def write(
+    name: str, options: argparse.Namespace, settings: Mapping[str, Any], results: Any
+) -> dict[str, Any]:
+    """Write the JSON, if there is a file for it, and return what is in it."""
     document = {
         "benchmark": name,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "quick": options.quick,
-        "revision": _revision(),
+        "revision": revision(),
         "machine": machine(),
         "versions": versions(),
         "settings": dict(settings),
         "results": results,
     }
-    print(render(document))
-    out = options.out
-    if out is None and not options.quick:
-        out = RESULTS / f"{name}.json"
+    out = written(name, options)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        print(f"\nwritten to {out}")
+    return document
+
+
+def written(name: str, options: argparse.Namespace) -> Path | None:
+    """The file of the JSON; a quick run has none unless it is given one."""
+    default = None if options.quick else RESULTS / f"{name}.json"
+    return options.out or default
 
 
 def main(run: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> int:
@@ -230,7 +244,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _revision() -> str | None:
+def revision() -> str | None:
     """The commit that was measured, "-dirty" if code differs from it; None outside a checkout."""
     code = ("streamk", "connectors", ":(glob)benchmarks/**/*.py")
     try:

@@ -49,6 +49,11 @@ SETS = {
     "ijcnn1": Shape(22, (-1, 1), positive=1),
     "mnist": Shape(784, tuple(range(10))),
     "fashion_mnist": Shape(784, tuple(range(10))),
+    "arena_adult": Shape(14, tuple(range(4))),
+    "arena_airlines": Shape(7, (0, 1), positive=1),
+    "arena_covtype_100k": Shape(54, tuple(range(7))),
+    "arena_fried": Shape(10, None),
+    "arena_metro_traffic": Shape(7, None),
 }
 
 

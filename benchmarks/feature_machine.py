@@ -482,7 +482,7 @@ def progressive(stream: Dataset, model: Any) -> dict[str, float]:
             missed.append(np.abs(said - some))
         else:
             missed.append(100.0 * (np.array(said, object) != np.array(labels, object)))
-    _finish_background()
+    finish_background()
     seconds = time.process_time() - began
     every = np.concatenate(missed).astype(np.float64)
     return {
@@ -492,7 +492,7 @@ def progressive(stream: Dataset, model: Any) -> dict[str, float]:
     }
 
 
-def _finish_background() -> None:
+def finish_background() -> None:
     """Wait for a function that is still being made: its time counts, and not for the next model."""
     from streamk.learners.renewal import REPLACEMENTS, begun
 

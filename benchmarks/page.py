@@ -20,6 +20,7 @@ Render = Callable[[Mapping[str, Any]], str]
 GUIDE = common.ROOT / "docs"
 TOPICS = (
     "adult",
+    "cost",
     "doubly_stochastic",
     "drift",
     "eigenpro",

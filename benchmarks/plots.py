@@ -3,6 +3,7 @@
 river_battery      the guide's front page: accuracy on every stream of classes
 fast_prediction    accuracy by the time of a prediction, a panel for each data set
 doubly_stochastic  the distance to the optimum by t, as Theorem 4 has it
+cost               errors of the default model by events a second, for each effort
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from benchmarks import battery_tables as battery
-from benchmarks import common
+from benchmarks import common, cost
 from benchmarks import fast_prediction as fast
 from benchmarks.rivals import NAME
 
@@ -182,10 +183,43 @@ def _rate(document: Mapping[str, Any]) -> Figure:
     return figure
 
 
+# --- cost ---------------------------------------------------------------------------------------
+
+_RIVALS = dict(zip(cost.RIVALS, ((_GREEN, "^"), (_BLUE, "s"), (_PINK, "D")), strict=True))
+
+
+def _cost(document: Mapping[str, Any]) -> Figure:
+    """Errors relative to effort 0 by events a second: ours joined by a line, a point a rival."""
+    found = cost.summary(document["results"]["runs"])
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    panel = figure.subplots()
+    efforts = [name for name in found if name not in cost.RIVALS]
+    points = [(found[name]["rate"], found[name]["error"]) for name in efforts]
+    label = f"{NAME}, by effort"
+    panel.plot(*zip(*points, strict=True), label=label, color=_ORANGE, marker="o", linewidth=2.2)
+    for name, point in zip(efforts, points, strict=True):
+        short = name.removeprefix("effort ")
+        panel.annotate(short, point, (0, 8), textcoords="offset points", ha="center")
+    for name, (colour, marker) in _RIVALS.items():
+        if name in found:
+            one = found[name]
+            mark = {"color": colour, "marker": marker, "linestyle": "", "markersize": 7}
+            panel.plot([one["rate"]], [one["error"]], label=name, **mark)
+    panel.margins(0.12)
+    panel.set(xscale="log", xlabel="events a second of the processor")
+    panel.set_ylabel("error relative to effort 0, mean over streams")
+    panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.legend()
+    return figure
+
+
 PICTURES: dict[str, tuple[str, Draw, dict[str, Any]]] = {
     "river_battery": ("accuracy.png", _battery, {"font.size": 11, "axes.grid": False}),
     "fast_prediction": ("fast_prediction.png", _fast_prediction, {}),
     "doubly_stochastic": ("doubly_stochastic_rate.png", _rate, {}),
+    "cost": ("cost.png", _cost, {}),
 }
 """File, drawing and changes of style, by the name of the results."""
 

@@ -66,14 +66,17 @@ class Outcome:
     """Why it did not come to the stream's end; empty if it did."""
 
 
-def run_loop(contestant: Contestant, stream: Stream, delay: int, limit: float) -> Outcome:
+def run_loop(
+    contestant: Contestant, stream: Stream, delay: int, limit: float, clock: Clock | None = None
+) -> Outcome:
     """One contestant on one stream, for at most `limit` seconds of the processor."""
     model = contestant.make(stream)
     events = stream.events(none=contestant.none)
     answers: list[Any] = []
     ended = ""
+    clock = clock or Clock()
     gc.collect()
-    clock = _Clock(limit)
+    clock.start(limit)
     try:
         if contestant.batch:
             n, alone = len(events), min(contestant.alone, len(events))
@@ -88,10 +91,10 @@ def run_loop(contestant: Contestant, stream: Stream, delay: int, limit: float) -
     return Outcome(*_scored(answers, stream), seconds, cpu, ended)
 
 
-class _Clock:
-    """Seconds since it was made."""
+class Clock:
+    """Seconds since it was started; asked after each event, or batch, whether the limit is over."""
 
-    def __init__(self, limit: float) -> None:
+    def start(self, limit: float = math.inf) -> None:
         self._limit = limit
         self._began, self._began_cpu = time.perf_counter(), time.process_time()
 
@@ -111,7 +114,7 @@ def _one_by_one(
     events: Sequence[tuple[Any, Any]],
     delay: int,
     answers: list[Any],
-    clock: _Clock,
+    clock: Clock,
     task: str,
 ) -> bool:
     """Whether the end was reached."""
@@ -134,7 +137,7 @@ def _batches(
     events: Sequence[tuple[Any, Any]],
     delay: int,
     answers: list[Any],
-    clock: _Clock,
+    clock: Clock,
     starts: Sequence[int],
 ) -> bool:
     """Return whether the end was reached; batches begin at `starts`, whose last is the end."""

@@ -240,6 +240,12 @@ FILES = tuple(STREAMS)[:9]
 RIVERS = tuple(STREAMS)[9:18]
 NUMBERS = tuple(STREAMS)[18:]
 
+ARENA = (
+    *("arena_adult", "arena_airlines", "arena_covtype_100k"),
+    *("arena_fried", "arena_metro_traffic"),
+)
+"""Streams of StreamArena, whole, in their order; the battery has none of them."""
+
 
 @cache
 def load(name: str, directory: data.Directory, *, quick: bool, events: int) -> Stream:
@@ -250,5 +256,5 @@ def load(name: str, directory: data.Directory, *, quick: bool, events: int) -> S
     DataError
         If its file is not there, or is another.
     """
-    _, loader = STREAMS[name]
+    loader = _file if name in ARENA else STREAMS[name][1]
     return loader(name, directory, quick).first(events)

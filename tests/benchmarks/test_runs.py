@@ -14,7 +14,10 @@ from benchmarks import common, page, revisions
 ROOT = Path(__file__).parents[2]
 QUICK = (("memory", "budget"), ("meka", "table7"), ("multi_kernel", "calibration"))
 """Runs of every day; all others are of the night."""
-ELSEWHERE = {"gpu", "mutation", "revisions", "river_battery", "retrained", "soak", "engine"}
+ELSEWHERE = {
+    *("gpu", "mutation", "revisions", "river_battery", "retrained", "soak", "engine"),
+    "cost",
+}
 """Those that need more than events, or have a test of their own."""
 
 
