@@ -70,4 +70,4 @@ def sum_slopes(kind: int, h: Any, K: Any, A: Any, X: Any, Z: Any, out: Any) -> N
     The bounds h are float64 (d,), `out` is float64, and the others are of one type: kernels K
     (n, p), coefficients A (p, outputs), points X (n, d) and centers Z (p, d).
     """
-    _sum_slopes(kind, h, K, A, X, Z, out)
+    _sum_slopes(kind, h, *map(np.ascontiguousarray, (K, A, X, Z)), out)

@@ -44,6 +44,7 @@ from streamk.backends.numba_backend.cholesky import (
 )
 from streamk.backends.numba_backend.compiling import Compilable, Loop
 from streamk.backends.numba_backend.experts.event import LOOPS, STAGES
+from streamk.backends.numba_backend.gradients import _sum_slopes
 from streamk.backends.numba_backend.learning import _add_slopes, _missed_by, _probabilities_of
 from streamk.backends.numba_backend.pairwise import _pairwise
 from streamk.backends.numba_backend.scaling import (
@@ -79,6 +80,7 @@ _OF_ALL: list[Compilable] = [
     Loop(_bound_some, (_ROWS, _ROW, _FLOAT, _SINGLES)),
     Loop(leaf, (_SINGLES, _SINGLES, _ROW, types.int64[:, ::1], _NUMBERS)),
     Loop(leaves, (_ROWS, _ROW, types.int64[:, ::1], _NUMBERS)),
+    Loop(_sum_slopes, (_INT, _ROW, *(4 * [_SINGLES]), types.float64[:, :, ::1])),
     Loop(_standardize_some, (_ROWS, _ROW, _ROW, _FLOAT)),
     Loop(_missed_by, (_ROWS, _ROW, types.boolean, _FLOAT, _FLOAT, _FLOAT)),
 ]
