@@ -264,7 +264,7 @@ leaves, and the function that is made, and kernel values beside which gradients 
 
 
 class Budget:
-    """The operations that a machine may spend: an opening, and `effort` times what a pool of experts takes.
+    """Operations for a machine: an opening, and `effort` times what a pool of experts takes.
 
     Operations are counted, not timed: what is learned depends on the events alone. They are
     multiplications in single precision, of which a core does some thirty in a nanosecond. Without
