@@ -18,6 +18,7 @@ from connectors.base import ENCODINGS, MAX_EVENT_BYTES, Rows
 from connectors.errors import BadRecord
 from connectors.records import RecordFormat
 from streamk.backends import LARGEST
+from streamk.backends.threads import sum_of_squares
 from streamk.encoding.columns import ColumnTable, Event
 from streamk.encoding.fast import Read, ReadAll, Rowset, read_none
 from streamk.encoding.labels import LabelReader
@@ -293,7 +294,7 @@ class _NumbersDecoder:
         """
         y, refused = ([None] * len(cells), []) if labels is None else self._labels.many(labels)
         keep = np.ones(len(cells), dtype=bool)
-        if cells.size and not np.vdot(cells, cells) <= LARGEST:
+        if cells.size and not sum_of_squares(cells) <= LARGEST:
             for row, j in np.argwhere(np.abs(cells) > LARGEST).tolist():
                 if keep[row] and self._names[j] not in self.table.schema.ignore:
                     i, name = int(index[row]), self._names[j]

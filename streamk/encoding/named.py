@@ -23,6 +23,7 @@ import numpy.typing as npt
 from connectors.cells import read_csv_cells
 from connectors.errors import BadRecord
 from connectors.records import ReadRecord
+from streamk.backends.threads import sum_of_squares
 from streamk.encoding.columns import ColumnTable, Event, TextColumns
 from streamk.encoding.fast import (
     Fast,
@@ -326,7 +327,7 @@ class NamedDecoder:
         doubtful: set[int] = set()
         # A sum of squares is the fast way to see that all is well. What is larger may be infinite,
         # or a whole number that has lost digits.
-        if numbers.size and not np.vdot(numbers, numbers) < SAFE * SAFE:
+        if numbers.size and not sum_of_squares(numbers) < SAFE * SAFE:
             doubtful = set(np.flatnonzero((np.abs(numbers) >= SAFE).any(axis=1)).tolist())
         if fast is not None and fast.label_at is not None:
             if self._encoding == "csv":

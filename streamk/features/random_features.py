@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import backends
 from streamk.backends import CHUNK, LANES, LARGEST, Backend, Basis, Hadamard, chunks_of
-from streamk.backends.threads import cores, divide, worth
+from streamk.backends.threads import cores, divide, sum_of_squares, worth
 from streamk.errors import InvalidInput, shown
 from streamk.features.columns import Column, column_keys
 from streamk.features.samplers import check_sampler, make_sampler
@@ -299,8 +299,7 @@ def check_events(
             f"a batch has {events.shape[1]} columns and the model has {len(columns)}; "
             "call add_columns before sending more"
         )
-    # The fast way to see that all is well; vdot, unlike dot, does not warn of an overflow.
-    squares = np.vdot(events, events)
+    squares = sum_of_squares(events)
     if squares <= LARGEST**2 if missing else math.isfinite(squares):
         return events
     bad = np.abs(events) > LARGEST if missing else ~np.isfinite(events)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends.threads import sum_of_squares
 from streamk.declared import Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, shown
 from streamk.losses import Loss
@@ -280,7 +281,7 @@ def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64
         raise InvalidInput(f"a label is past the range of numbers ({error}); drop it") from None
     if numbers.shape != (n,):
         raise InvalidInput(f"labels of {n} events have shape ({n},), not {numbers.shape}")
-    if np.vdot(numbers, numbers) <= LARGEST_NUMBER**2:  # the fast way to see that all is well
+    if sum_of_squares(numbers) <= LARGEST_NUMBER**2:
         return numbers
     if not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))

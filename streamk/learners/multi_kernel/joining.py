@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import OUTERMOST
+from streamk.backends.threads import one_blas_thread
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
@@ -95,8 +96,9 @@ def _adopt(source: InScale, target: InScale) -> None:
     if source.pool.sizes["NEWTON"]:
         T = np.eye(source.pool.sizes["NEWTON"])
         T[np.arange(d), np.arange(d)], T[:d, -1] = a, b
-        arrays["NEWTON_A"][...] = arrays["NEWTON_A"] @ T
-        arrays["NEWTON_P"][...] = T.T @ arrays["NEWTON_P"] @ T
+        with one_blas_thread():
+            arrays["NEWTON_A"][...] = arrays["NEWTON_A"] @ T
+            arrays["NEWTON_P"][...] = T.T @ arrays["NEWTON_P"] @ T
 
 
 def _leave_tables(pool: ExpertPool, kept: ExpertPool, unlike: NDArray[np.bool_]) -> None:
