@@ -30,20 +30,18 @@ def opened(monkeypatch: pytest.MonkeyPatch, functions: float) -> None:
 
 def test_what_is_earned_and_spent() -> None:
     budget, free = Budget(0.5), Budget(None)
-    opening = budget.balance
     budget.learn(256, 10, 3, centers=0, grows=False)
-    assert budget.balance == opening, "it holds no more than the opening"
-    budget.spend(opening)
+    assert budget.spent == 0, "what is left is no more than the opening"
+    budget.spend(machine._OPENING)
     budget.learn(256, 10, 3, centers=0, grows=False)
-    rested = budget.balance
-    assert rested > 0
-    budget.learn(256, 10, 3, centers=1_000, grows=False)
-    asked = budget.balance
-    budget.learn(256, 10, 3, centers=1_000, grows=True)
-    assert rested - opening < asked - rested < rested
-    assert budget.balance - asked < asked - rested
-    free.spend(10 * opening)
-    assert free.pays(opening)
+    rested = budget.spent
+    assert rested < machine._OPENING
+    budget.learn(256, 10, 3, centers=3_000, grows=False)
+    asked = budget.spent
+    budget.learn(256, 10, 3, centers=3_000, grows=True)
+    assert 0 < asked - rested < budget.spent - asked
+    free.spend(10 * machine._OPENING)
+    assert free.pays(machine._OPENING)
 
 
 @pytest.mark.parametrize(("effort", "functions"), [(None, 9.0), (0.0, 2.5), (0.0, 0.5)])
@@ -65,7 +63,7 @@ def test_a_function_that_is_late_is_begun_with_a_window(monkeypatch: pytest.Monk
     X, y = events(2_000)
     opened(monkeypatch, 2.5)
     model = FeatureMachine(**SMALL, task="regression", effort=500.0)
-    model._budget.balance = 0
+    model._budget.spend(machine._OPENING)
     while not model.last_beginning:
         n = model.n_events
         model.learn_many(X[n : n + 64], y[n : n + 64])
@@ -102,11 +100,11 @@ def test_no_effort_is_no_machine() -> None:
     assert [expert["effort"] for expert in given] == [3.0]
 
 
-def test_efforts_and_balances_are_checked() -> None:
+def test_efforts_and_what_is_spent_are_checked() -> None:
     for make in (MultiKernel, FeatureMachine):
         with pytest.raises(InvalidInput, match="effort=-1"):
             make(effort=-1)
     state = FeatureMachine().state()
-    for balance in (0.5, 1e16, "much", None):
-        with pytest.raises(StateError, match="'balance'"):
-            FeatureMachine.from_state(State({**state.header, "balance": balance}, state.arrays))
+    for spent in (-1, 0.5, "much", None):
+        with pytest.raises(StateError, match="'spent'"):
+            FeatureMachine.from_state(State({**state.header, "spent": spent}, state.arrays))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
-from streamk.declared import Domain, count, flag, listed, number, reading
+from streamk.declared import count, flag, listed, reading
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel, Laplacian
@@ -39,8 +39,6 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
-_BALANCES = Domain(-1e15, 1e15, whole=True)
-"""Operations that a state may have left."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
 
@@ -521,7 +519,7 @@ class FeatureMachine(Supervised):
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
             **self._when.header(),
-            "balance": self._budget.balance,
+            "spent": self._budget.spent,
             "rests": self.rests,
             "next": None,
         }
@@ -551,7 +549,7 @@ class FeatureMachine(Supervised):
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
         learner._when.restore(header, state.arrays, learner.n_events, _OWNER)
-        learner._budget.balance = int(number(header, "balance", _OWNER, _BALANCES))
+        learner._budget.spent = count(header, "spent", _OWNER)
         learner.rests = flag(header, "rests", _OWNER)
         if learner.is_too_wide and not learner.rests:
             raise StateError(f"{_OWNER} is wider than its 'max_width' and does not rest")

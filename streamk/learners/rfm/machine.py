@@ -281,15 +281,16 @@ class Budget:
     """
 
     def __init__(self, effort: float | None) -> None:
-        self._effort, self.balance = effort, _OPENING
+        self._effort, self.spent = effort, 0
+        """Operations beyond those that the effort has paid for."""
 
     def pays(self, cost: int) -> bool:
         """Return whether so many operations can be spent."""
-        return self._effort is None or self.balance >= cost
+        return self._effort is None or self.spent + cost <= _OPENING
 
     def spend(self, cost: int) -> None:
         """Take so many operations off."""
-        self.balance -= cost
+        self.spent += cost
 
     def learn(self, events: int, columns: int, outputs: int, *, centers: int, grows: bool) -> None:
         """Take in what a pool spends on events, and off what the machine does.
@@ -297,8 +298,8 @@ class Budget:
         It has so many centers for each, 0 if it rests, and solves for them if it grows.
         """
         earned = int((self._effort or 0.0) * (_POOL + _OF_A_CELL * outputs * (columns + 32)))
-        spent = (_EVENT + centers * (columns + _VALUE)) * (centers > 0) + _BLOCK * grows
-        self.balance = min(_OPENING, self.balance + events * (earned - spent))
+        cost = (_EVENT + centers * (columns + _VALUE)) * (centers > 0) + _BLOCK * grows
+        self.spent = max(0, self.spent + events * (cost - earned))
 
 
 def search_cost(events: int, columns: int, outputs: int, families: int) -> int:
