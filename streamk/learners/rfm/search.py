@@ -299,8 +299,6 @@ class SearchLimits:
     single: bool = False
     """All events are centers, and all is computed in single precision. Rounds after the
     first then try other regularizations in one direction alone, upwards and downwards by turns."""
-    ladder: bool = True
-    """Each of these rounds searches its regularization. If not, round 0 does it for all."""
     n_gradients: int = _GRADIENTS
     """Events at which gradients are taken."""
 
@@ -358,8 +356,8 @@ def refine(
     """Go through the rounds of one family with many events.
 
     The regularization is searched on the ladder of `ridges`, which ascend, from `first` on and then
-    from that of the round before, as long as errors fall; `limits` says in which rounds, and
-    whether in both directions. Gradients are taken at the first events. Round 0 is added to
+    from that of the round before, as long as errors fall; `limits` says whether in both directions.
+    Gradients are taken at the first events. Round 0 is added to
     `starts`, or taken from there.
     """
     metric, starts = family.identity(fold.S.shape[1]), {} if starts is None else starts
@@ -404,7 +402,7 @@ def turned(
 
     if not number or not limits.single:
         place = descended(error, place, len(ridges))
-    elif limits.ladder:  # upwards and downwards by turns: one trial less
+    else:  # upwards and downwards by turns: one trial less
         place = moved(error, place, len(ridges), 1 if number % 2 else -1)
     return Turn(place, *tried(place), P[: limits.n_gradients], equations.centers)
 
