@@ -51,7 +51,7 @@ def recipe(capacity: int, metric: str = "diagonal", most: int = 2**62) -> Metric
 
 def small(monkeypatch: pytest.MonkeyPatch, **others: float) -> None:
     """Compare functions by few events."""
-    sizes = {"_CROSSED": 40, "_FEW_EVENTS": 40, **others}
+    sizes = {"_CROSSED": 40, "FEW_EVENTS": 40, **others}
     for name, size in sizes.items():
         monkeypatch.setattr(solving, name, size)
 

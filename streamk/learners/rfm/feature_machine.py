@@ -56,7 +56,7 @@ class FeatureMachine(Supervised):
     function is made of these, in a background thread. Scale of the columns, kernel, bandwidth, kind
     of metric, round and regularization have the least error on held-back events: in
     cross-validation of up to 128 events; of more, the last fifth is held back, 1,000 at most.
-    Families are compared on 512 events. The best of each of three kinds that is at most 3% worse
+    Families are compared on 768 events. The best of each of three kinds that is at most 3% worse
     than the best one, and the metric in use, are compared on up to 8,192, and the best of these
     goes on from round to round. Families are compared up to event 13,824; later functions are of
     that of the one in use.
@@ -66,7 +66,7 @@ class FeatureMachine(Supervised):
     from some hundred events on, while the first 16 or 32 of the next block are learned. There is
     one function for all of them up to 3,584, and from then on one for each leaf of a tree
     (`streamk.learners.rfm.metric_tree`), so that an event takes the time of a leaf however
-    many there are. Where more events than 512 have lowered the error by less than 3%, or up to
+    many there are. Where more events than 768 have lowered the error by less than 3%, or up to
     8,192 have raised that of the last 1,024, as older ones mislead where a stream changes, more do
     not pay: the function is then made of 1,024, and takes no more.
 
@@ -360,7 +360,8 @@ class FeatureMachine(Supervised):
     @property
     def _cost(self) -> int:
         """Operations of a new function of the events that are kept."""
-        events, d = len(self._recent) + len(self._sample), len(self._columns or ())
+        events = min(self._recent.seen, self.buffer_size + self.reservoir_size)
+        d = len(self._columns or ())
         families = 1 if self._when.is_settled else len(self._recipe.families(d))
         return search_cost(events, d, max(1, len(self.classes)), families)
 

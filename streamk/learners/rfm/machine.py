@@ -258,9 +258,10 @@ _POOL, _OF_A_CELL = 400_000, 2_000
 _EVENT, _VALUE, _BLOCK = 300_000, 12, 300_000
 """Those that an event takes in any case, and a kernel's value beside its columns; and those by
 which it is solved for in a block."""
-_FAMILY, _IN_LEAVES, _SOLVED, _GRADIENTS = 120_000_000, 1_000_000, 350_000, 1_000
-"""Those of a search for each family, and for each event that is compared by: for solutions in
-leaves, and the function that is made, and kernel values beside which gradients are taken."""
+_TRIALS, _IN_LEAVES, _SOLVED, _GRADIENTS = 5, 1_000_000, 350_000, 1_000
+"""Solutions of each family that are tried by few events; and those operations of a search for each
+event that is compared by: for solutions in leaves, and the function that is made, and kernel values
+beside which gradients are taken."""
 
 
 class Budget:
@@ -306,11 +307,12 @@ def search_cost(events: int, columns: int, outputs: int, families: int) -> int:
     """Return how many operations a new function of so many events takes, with its search."""
     compared = min(events, MOST_COMPARED)
     leaves = compared * (_IN_LEAVES + _GRADIENTS * (columns + _VALUE) * outputs)
-    return families * _FAMILY + leaves + events * _SOLVED
+    tried = _TRIALS * families * min(events, FEW_EVENTS) ** 3 // 6
+    return tried + leaves + events * _SOLVED
 
 
-MOST_COMPARED = 8_192
-"""Events by which metrics are compared, at most."""
+FEW_EVENTS, MOST_COMPARED = 768, 8_192
+"""Events by which families are compared, and metrics, at most."""
 Numbers = NDArray[Any]
 
 METRICS = ("auto", "diagonal", "full")

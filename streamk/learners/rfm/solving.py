@@ -16,7 +16,7 @@ from streamk.kernels import Kernel
 from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
-from streamk.learners.rfm.machine import MOST_COMPARED, families
+from streamk.learners.rfm.machine import FEW_EVENTS, MOST_COMPARED, families
 from streamk.learners.rfm.metric import PRODUCTS, Columns, Metric, Weights, mean_error
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
@@ -102,13 +102,13 @@ _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
 _CROSSED = 128
 """Events up to which there is cross-validation instead."""
-_FEW_EVENTS, _EXPLORED = 512, 1
-"""Events by which families are compared, and rounds after round 0."""
+_EXPLORED = 1
+"""Rounds after round 0 by which families are compared."""
 _FINALISTS, _NEAR = 3, 1.03
 """Families that are compared once more, and the ratio of errors up to which one is about as good as
 the best."""
-_LEAF, _MORE_ROUNDS = 1_025, 5
-"""Events of a leaf that is divided meanwhile, and rounds."""
+_LEAF = 1_025
+"""Events of a leaf that is divided meanwhile."""
 _GRADIENTS, _IN_A_LEAF = 400, 256
 """Events at which gradients are taken for each of these metrics, at most: of a function, and of one
 of a leaf."""
@@ -179,7 +179,7 @@ class Beginning:
         """Return the function in the metric of the best family and round.
 
         The last fifth of the events is held back while these and the regularization are chosen by
-        those before; of up to 256 events they are chosen by cross-validation. Then the coefficients
+        those before; of up to 128 events they are chosen by cross-validation. Then the coefficients
         are solved for with all of them.
 
         Raises
@@ -230,25 +230,33 @@ class Beginning:
         error, as on streams that change or are noise for the most part, still more would be of no
         use.
         """
-        few = self._explored(recipe.families(d), rest[:_FEW_EVENTS], held, recipe.rounds)
+        few = self._explored(recipe.families(d), rest[:FEW_EVENTS], held, recipe.rounds)
         each = [(one, found.metric, found.ridge) for one, found in few]
         if recipe.known is not None:
             each.append(recipe.known)
+        folds = {
+            scale: self._fold(rest[:MOST_COMPARED], held, scale)
+            for scale in {family.scale for family, *_ in each}
+        }
         family, first, found = rounds_in_leaves(
-            [self._start(*one, rest[:MOST_COMPARED], held) for one in each],
+            [Start(one, folds[one.scale], metric, ridge) for one, metric, ridge in each],
             ridges=_LADDER,
-            rounds=_MORE_ROUNDS if recipe.rounds else 0,
+            rounds=recipe.rounds,
             error=self._error,
             size=_LEAF,
             n_gradients=_IN_A_LEAF,
         )
         kept, lowest = least(found), min(one.error for _, one in few)
-        pays = len(rest) < 2 * _FEW_EVENTS or first < _PAYS * lowest
+        pays = len(rest) < 2 * FEW_EVENTS or first < _PAYS * lowest
         if pays and len(rest) >= 2 * _SMALL:
-            last = self._start(family, kept.metric, kept.ridge, rest[:_SMALL], held)
-            recent, *_ = solved_in_leaves(last, _LADDER, (0,), _LEAF, self._error)
+            last = self._fold(rest[:_SMALL], held, family.scale)
+            start = Start(family, last, kept.metric, kept.ridge)
+            recent, *_ = solved_in_leaves(start, _LADDER, (0,), _LEAF, self._error)
             pays = kept.error < _MISLEADS * recent.error
         return family, kept, pays
+
+    def _fold(self, rows: Numbers, held: Numbers, scale: str) -> Fold:
+        return Fold.of(self.X, self.targets, rows, held, scale)
 
     def _explored(
         self, families: Sequence[Family], rows: Numbers, held: Numbers, rounds: int
@@ -269,7 +277,7 @@ class Beginning:
                 single=True,
                 n_gradients=_GRADIENTS,
             )
-            fold = Fold.of(self.X, self.targets, rows, held, one.scale)
+            fold = self._fold(rows, held, one.scale)
             first = _LADDER[len(_LADDER) // 2]
             found = least(refine(one, fold, limits, _LADDER, first, starts))
             each.append((one.handicap * found.error, place, found))
@@ -280,12 +288,6 @@ class Beginning:
             if error <= _NEAR * each[0][0]:
                 kinds.setdefault((type(one.kernel), one.diagonal), (one, found))
         return list(kinds.values())[:_FINALISTS] or [(families[each[0][1]], each[0][2])]
-
-    def _start(
-        self, family: Family, metric: Metric, ridge: float, rest: Numbers, held: Numbers
-    ) -> Start:
-        fold = Fold.of(self.X, self.targets, rest[:MOST_COMPARED], held, family.scale)
-        return Start(family, fold, metric, ridge)
 
     def _function(
         self, recipe: MetricRecipe, family: Family, kept: MetricRound, held: Numbers, pays: bool
