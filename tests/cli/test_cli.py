@@ -350,7 +350,11 @@ ONE = "doubly-stochastic"
         (MODEL, "pending_byte=1", "did you mean 'pending_bytes'"),
         (MODEL, "threads=0", "the least is 1"),
         (MODEL, "bandwith=1", "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
-        (MODEL, "colour=1", "there are loss, delta, q, class_weight, max_classes, pending_bytes,"),
+        (
+            MODEL,
+            "colour=1",
+            "there are loss, delta, q, class_weight, effort, max_classes, pending_bytes,",
+        ),
     ],
 )
 def test_wrong_model_options_are_explained(model: str, setting: str, says: str) -> None:
@@ -815,7 +819,7 @@ def test_inspect_tells_what_a_checkpoint_holds(home: Path) -> None:
         rf"epoch 2, {N_EVENTS} events, the stream has ended",
         r"SHA-256 ok",
         r"multi-kernel, \d,\d{3} features$",
-        r"pending_bytes 8388608, seed 5",
+        r"pending_bytes 8388608,\s+seed\s+5",
         r"5 columns +age, (device=\w+, )+seconds",
         r"classes +True, False|classes +False, True",
         r"accuracy +0\.\d{4}",
