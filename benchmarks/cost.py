@@ -187,7 +187,7 @@ def contestants_of(runs: Runs) -> list[str]:
 
 
 def summary(runs: Runs) -> dict[str, dict[str, float]]:
-    """Of each contestant geometric means over the streams that it and effort 0 came to the end of.
+    """Return geometric means of each contestant, over streams that it and effort 0 have ended.
 
     Errors and losses are relative to those of effort 0; memory and start-up are medians.
     """

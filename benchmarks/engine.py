@@ -559,7 +559,7 @@ class _Bench:
         return found
 
     def _shared(self, name: str, work: Callable[[], float]) -> float:
-        """What the work returns; notes the cores that the broker and this process used."""
+        """Return what the work returns; note the cores that the broker and this process used."""
         broker = self._broker
         assert broker is not None
         began, before, mine = time.perf_counter(), broker.cpu_seconds(), time.process_time()

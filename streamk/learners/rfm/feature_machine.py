@@ -189,7 +189,7 @@ class FeatureMachine(Supervised):
             optional=True,
             about="operations, relative to a pool of experts (no bound)",
             doc="Operations that it may spend for each event, relative to those of a pool of "
-            "experts, beyond an opening allowance of a second or so of one core. Where that is "
+            "experts, beyond an opening allowance of some seconds of one core. Where that is "
             "spent, new functions are begun later, and the one in use takes no more events into "
             "its solution. None, the default, is no bound.",
         ),

@@ -251,6 +251,8 @@ class Beginnings:
             )
 
 
+FEW_EVENTS, MOST_COMPARED = 768, 8_192
+"""Events by which families are compared, and metrics, at most."""
 _OPENING = 40_000_000_000
 """Multiplications that there are for the beginning of a stream, some seconds of one core."""
 _POOL, _OF_A_CELL = 400_000, 2_000
@@ -311,8 +313,6 @@ def search_cost(events: int, columns: int, outputs: int, families: int) -> int:
     return tried + leaves + events * _SOLVED
 
 
-FEW_EVENTS, MOST_COMPARED = 768, 8_192
-"""Events by which families are compared, and metrics, at most."""
 Numbers = NDArray[Any]
 
 METRICS = ("auto", "diagonal", "full")

@@ -422,7 +422,8 @@ def _by_columns(
         K = kernel.pairwise(X[rows], Z, dtype=X.dtype)
         G = np.empty((len(K), A.shape[1], X.shape[1]))
         at.sum_slopes(kind, h, K, A, X[rows], Z, G)
-        yield rows, factor * G
+        G *= factor
+        yield rows, G
 
 
 def _weights(kernel: Kernel) -> tuple[Kernel, Callable[[Numbers], Numbers]]:

@@ -216,11 +216,9 @@ class MetricTree:
     def solved_with(self) -> tuple[Family, Metric, float] | None:
         """Family, metric and regularization of the solution."""
         family, solution = self.family, self._leaves[0].solution
-        return (
-            None
-            if family is None or solution is None
-            else (family, self.map.metric, solution.ridge)
-        )
+        if family is None or solution is None:
+            return None
+        return family, self.map.metric, solution.ridge
 
     @property
     def errors(self) -> list[float] | None:

@@ -357,8 +357,7 @@ def refine(
 
     The regularization is searched on the ladder of `ridges`, which ascend, from `first` on and then
     from that of the round before, as long as errors fall; `limits` says whether in both directions.
-    Gradients are taken at the first events. Round 0 is added to
-    `starts`, or taken from there.
+    Gradients are taken at the first events. Round 0 is added to `starts`, or taken from there.
     """
     metric, starts = family.identity(fold.S.shape[1]), {} if starts is None else starts
     found: list[MetricRound] = []
@@ -424,7 +423,7 @@ def cross_validated(
     The events X (n, d) with targets Y (n, outputs) are cut into three parts in their order, so that
     few have their neighbors in the stream on the other side. Each part is predicted by functions,
     and in metrics, of the others. Regularizations ascend, and are searched from the middle on, as
-    long as errors fall.
+    long as errors fall. Errors of families are multiplied by their handicaps.
 
     Returns
     -------

@@ -234,10 +234,7 @@ class Beginning:
         each = [(one, found.metric, found.ridge) for one, found in few]
         if recipe.known is not None:
             each.append(recipe.known)
-        folds = {
-            scale: self._fold(rest[:MOST_COMPARED], held, scale)
-            for scale in {family.scale for family, *_ in each}
-        }
+        folds = self._folds([one for one, *_ in each], rest[:MOST_COMPARED], held)
         family, first, found = rounds_in_leaves(
             [Start(one, folds[one.scale], metric, ridge) for one, metric, ridge in each],
             ridges=_LADDER,
@@ -249,14 +246,16 @@ class Beginning:
         kept, lowest = least(found), min(one.error for _, one in few)
         pays = len(rest) < 2 * FEW_EVENTS or first < _PAYS * lowest
         if pays and len(rest) >= 2 * _SMALL:
-            last = self._fold(rest[:_SMALL], held, family.scale)
+            last = self._folds([family], rest[:_SMALL], held)[family.scale]
             start = Start(family, last, kept.metric, kept.ridge)
             recent, *_ = solved_in_leaves(start, _LADDER, (0,), _LEAF, self._error)
             pays = kept.error < _MISLEADS * recent.error
         return family, kept, pays
 
-    def _fold(self, rows: Numbers, held: Numbers, scale: str) -> Fold:
-        return Fold.of(self.X, self.targets, rows, held, scale)
+    def _folds(self, families: Sequence[Family], rows: Numbers, held: Numbers) -> dict[str, Fold]:
+        """Return events to learn from and others held back, on each scale of families."""
+        scales = {one.scale for one in families}
+        return {scale: Fold.of(self.X, self.targets, rows, held, scale) for scale in scales}
 
     def _explored(
         self, families: Sequence[Family], rows: Numbers, held: Numbers, rounds: int
@@ -266,6 +265,7 @@ class Beginning:
         There are three at most, and those alone that are about as good as the first.
         """
         starts, each = Starts(), list[tuple[float, int, MetricRound]]()
+        folds = self._folds(families, rows, held)
         for place, one in enumerate(families):
             limits = SearchLimits(
                 min(rounds, _EXPLORED),
@@ -277,9 +277,8 @@ class Beginning:
                 single=True,
                 n_gradients=_GRADIENTS,
             )
-            fold = self._fold(rows, held, one.scale)
             first = _LADDER[len(_LADDER) // 2]
-            found = least(refine(one, fold, limits, _LADDER, first, starts))
+            found = least(refine(one, folds[one.scale], limits, _LADDER, first, starts))
             each.append((one.handicap * found.error, place, found))
         each.sort(key=lambda one: one[:2])
         kinds: dict[tuple[type[Kernel], bool], tuple[Family, MetricRound]] = {}
