@@ -25,7 +25,14 @@ from streamk.learners.common.options import (
 )
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.renewal import EventBuffer, Replacement
-from streamk.learners.rfm.machine import METRICS, WINDOW, Beginnings, Budget, search_cost
+from streamk.learners.rfm.machine import (
+    METRICS,
+    MOST_COMPARED,
+    WINDOW,
+    Beginnings,
+    Budget,
+    search_cost,
+)
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.losses import loss as loss_by_name
@@ -39,6 +46,9 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
+_COMPARED, _LEAST = 4, 1_024
+"""Ratio of the events that metrics are compared by and those of the solution in use, which are
+taken for so many, at least: where more of them did not pay, few are compared."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
 
@@ -424,7 +434,10 @@ class FeatureMachine(Supervised):
         targets = self._function.targets(y)
         now = Beginning(X, y, targets, self.classes, self._task, seed)
         known = self._function
-        recipe = replace(self._recipe, errors=known.errors, known=known.solved_with)
+        compared = min(MOST_COMPARED, _COMPARED * max(_LEAST, known.n_solved))
+        recipe = replace(
+            self._recipe, errors=known.errors, known=known.solved_with, compared=compared
+        )
         if self._when.is_settled:
             recipe = replace(recipe, settled=True, most=_GROWTH * known.n_solved)
         at = self.n_events + self._when.delay(len(y))

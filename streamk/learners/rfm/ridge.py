@@ -248,14 +248,13 @@ _RIDGES = Domain(least=1e-12, most=1e12)
 class SolvedPart:
     """The function ``sum of a_j k(x, x_j)`` of up to `capacity` events, solved for part by part.
 
-    The coefficients of the first 1,024 events solve ``(K + r I) a = y``. Then the last 512 of
-    these and the next 512 are a part: what is added to its coefficients solves the same for what
-    the function so far leaves of the equations, nothing for the shared events and the errors of the
-    new ones. So goes a sweep of block Gauss-Seidel over all equations, in blocks that overlap: the
-    shared events hold the function where it is known while there are few new ones. One sweep is
-    about as good as to solve for all at once (mean errors of numbers are up to 1% larger), and
-    takes ``n 1024^2 / 3`` multiplications in place of ``n^3 / 6``, and 2.5 MiB at most for the
-    factor.
+    The coefficients of the first events solve ``(K + r I) a = y``: of `first`, 1,024 or more. Then
+    the last 512 of these and the next 512 are a part: what is added to its coefficients solves the
+    same for what the function so far leaves of the equations, nothing for the shared events and the
+    errors of the new ones. So goes a sweep of block Gauss-Seidel over all equations, in blocks that
+    overlap: the shared events hold the function where it is known while there are few new ones. It
+    takes ``1024^2 / 3`` multiplications an event, and 2.5 MiB at most for the factor, where n first
+    events take ``n^3 / 6`` and ``2 n^2`` bytes, but are solved for once.
 
     Events are added while there is room, and then the coefficients of the last part are solved
     for. That takes as many multiplications as to solve once for all of it, but for the last
@@ -263,10 +262,18 @@ class SolvedPart:
     """
 
     def __init__(
-        self, kernel: Kernel, ridge: float, capacity: int, *, n_columns: int, n_outputs: int
+        self,
+        kernel: Kernel,
+        ridge: float,
+        capacity: int,
+        *,
+        n_columns: int,
+        n_outputs: int,
+        first: int = PART,
     ) -> None:
         self.kernel, self.ridge, self.capacity, self.closed = kernel, ridge, capacity, False
         """Closed, it stays as it is although there is room."""
+        self._first = first
         self._done = Centers(kernel, capacity, n_columns=n_columns, n_outputs=n_outputs)
         """Events whose coefficients stay."""
         self._last = self._begun(n_columns, n_outputs)
@@ -278,8 +285,13 @@ class SolvedPart:
 
     def _begun(self, n_columns: int, n_outputs: int) -> Centers:
         """Return a part that has no event."""
-        size = min(self.capacity, PART)
+        size = min(self.capacity, self._size)
         return Centers(self.kernel, size, n_columns=n_columns, n_outputs=n_outputs)
+
+    @property
+    def _size(self) -> int:
+        """Events of the last part when it is full."""
+        return PART if len(self._done) else self._first
 
     def __len__(self) -> int:
         return len(self._done) + len(self._last) - self._shared
@@ -332,7 +344,7 @@ class SolvedPart:
         assert self.closed or len(points) <= self.room
         at = 0
         while at < len(points) and not self.closed:
-            stop = min(len(points), at + PART - len(self._last))
+            stop = min(len(points), at + self._size - len(self._last))
             self._add_to_last(points[at:stop], labels[at:stop])
             if not self.closed:
                 self._solve(targets)
@@ -394,9 +406,10 @@ class SolvedPart:
         self._known = np.concatenate([self._known, self._done.outputs(new)])
         A = self._factor.solved((targets(last.labels) - self._known).astype(np.float32))
         last.set_coefficients(np.arange(len(last)), A)
-        if len(last) == PART:
+        is_full = len(last) == self._size
+        if is_full:
             self._close_last()
-        if len(last) == PART or not self.grows:
+        if is_full or not self.grows:
             self._factor = self._known = None  # they would not be used again
 
     def _close_last(self) -> None:
@@ -437,6 +450,7 @@ class SolvedPart:
             "kernel": self.kernel.to_json(),
             "ridge": self.ridge,
             "closed": self.closed,
+            "first": self._first,
             "shared": self._shared,
         }
 
@@ -468,16 +482,17 @@ class SolvedPart:
             Declared("coefficients", "float32", ("base", "outputs")),
         )
         found, known = taken(declared, arrays, sizes, owner)
-        n = known["base"]
+        n, first = known["base"], count(header, "first", owner, least=PART)
         if not n or n > capacity or not (closed or n % BLOCK == 0):
             raise StateError(f"{owner} has {n} points, where there can be up to {capacity}")
-        done = 0 if n < PART else n - (n - PART) % (PART - SHARED)  # in parts that are full
+        done = 0 if n < first else n - (n - first) % (PART - SHARED)  # in parts that are full
         most, shared = SHARED if done else 0, count(header, "shared", owner)
         if shared != most and (shared or n > done):
             raise StateError(f"'shared' of {owner} must be {most}, not {shared}")
         one = Declared("added", "float32", (shared, "outputs"))
         added = taken((one,), arrays, known, owner)[0]["added"]
-        part = cls(kernel, ridge, capacity, n_columns=known["columns"], n_outputs=known["outputs"])
+        columns, outputs = known["columns"], known["outputs"]
+        part = cls(kernel, ridge, capacity, n_columns=columns, n_outputs=outputs, first=first)
         part.closed = closed
         part._done.append(*(found[each.name][:done] for each in declared))
         part._share(added)

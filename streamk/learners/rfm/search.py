@@ -359,12 +359,8 @@ def refine(
     from that of the round before, as long as errors fall; `limits` says whether in both directions.
     Gradients are taken at the first events. Round 0 is added to `starts`, or taken from there.
     """
-    metric, starts = family.identity(fold.S.shape[1]), {} if starts is None else starts
-    found: list[MetricRound] = []
-    place, key = list(ridges).index(first), (family.scale, family.kernel, first)
-    if key not in starts:
-        starts[key] = turned(family, fold, metric, limits, ridges, place, 0)
-    turn = starts[key]
+    metric, found = family.identity(fold.S.shape[1]), list[MetricRound]()
+    turn = start_of(family, fold, limits, ridges, first, {} if starts is None else starts)
     while True:
         margins = turn.F + fold.middle
         found.append(MetricRound(len(found), metric, ridges[turn.place], turn.error, margins))
@@ -373,6 +369,22 @@ def refine(
         M = agop(family, metric, turn.points, turn.centers, turn.coefficients, fold.weights)
         metric = normalized(family, M, fold.S, fold.weights)
         turn = turned(family, fold, metric, limits, ridges, turn.place, len(found))
+
+
+def start_of(
+    family: Family,
+    fold: Fold,
+    limits: SearchLimits,
+    ridges: Sequence[float],
+    first: float,
+    starts: Starts,
+) -> Turn:
+    """Return round 0 of a family, of `starts`, to which it is added if it is not there."""
+    key = family.scale, family.kernel, first
+    if key not in starts:
+        metric, place = family.identity(fold.S.shape[1]), list(ridges).index(first)
+        starts[key] = turned(family, fold, metric, limits, ridges, place, 0)
+    return starts[key]
 
 
 def turned(
@@ -543,27 +555,33 @@ class Start(NamedTuple):
     ridge: float
 
 
+def best_in_leaves(
+    starts: Sequence[Start], *, ridges: Sequence[float], error: str, size: int
+) -> Start:
+    """Return the start of least error, with a function for each part of space."""
+    if len(starts) == 1:
+        return starts[0]
+    each = [solved_in_leaves(one, ridges, (0,), size, error)[0].error for one in starts]
+    errors = [one.family.handicap * own for one, own in zip(starts, each, strict=True)]
+    return starts[int(np.argmin(errors))]
+
+
 def rounds_in_leaves(
-    starts: Sequence[Start],
+    start: Start,
     *,
     ridges: Sequence[float],
     rounds: int,
     error: str,
     size: int,
     n_gradients: int,
-) -> tuple[Family, float, list[MetricRound]]:
-    """Go through rounds from the best of some metrics on, with a function for each part of space.
+) -> list[MetricRound]:
+    """Go through rounds from a metric on, with a function for each part of space.
 
     The metric of a round is the average gradient outer product of all leaves' functions, at so many
     events of each. A leaf is divided from `size` events on: to solve for n events takes
     ``n size^2 / 6`` multiplications at most. The regularization goes up or down the ladder of
     `ridges`, by a step a round, as long as errors fall.
-
-    Returns the family, the least error of all starts, and the rounds from the best one on.
     """
-    first = [solved_in_leaves(one, ridges, (0,), size, error)[0].error for one in starts]
-    errors = [one.family.handicap * own for one, own in zip(starts, first, strict=True)]
-    start = starts[int(np.argmin(errors))]
     family, fold, *_ = start
     turn, solved, step = solved_in_leaves(start, ridges, (0, -1, 1), size, error)
     found = [turn]
@@ -576,7 +594,7 @@ def rounds_in_leaves(
         start, steps = Start(family, fold, metric, turn.ridge), (0, step) if step else (0,)
         turn, solved, step = solved_in_leaves(start, ridges, steps, size, error)
         found.append(turn._replace(number=len(found)))
-    return family, min(first), found
+    return found
 
 
 def solved_in_leaves(

@@ -28,11 +28,13 @@ from streamk.learners.rfm.search import (
     SearchLimits,
     Start,
     Starts,
+    best_in_leaves,
     cross_validated,
     least,
     refine,
     rounds_in_leaves,
     solved_in_leaves,
+    start_of,
 )
 from streamk.learners.rfm.splits import EventMap
 from streamk.losses import softmax
@@ -104,6 +106,8 @@ _CROSSED = 128
 """Events up to which there is cross-validation instead."""
 _EXPLORED = 1
 """Rounds after round 0 by which families are compared."""
+_HOPE = 1.05
+"""Ratio of errors in the first round, up to which there is another one."""
 _FINALISTS, _NEAR = 3, 1.03
 """Families that are compared once more, and the ratio of errors up to which one is about as good as
 the best."""
@@ -139,6 +143,8 @@ class MetricRecipe:
     """No other families are compared with that one."""
     most: int = 2**62
     """Events that are solved for at once, and more only as they come."""
+    compared: int = MOST_COMPARED
+    """Events by which metrics are compared, at most."""
     errors: Sequence[float] | None = None
     """Of the function before, see `Solution`."""
 
@@ -234,23 +240,40 @@ class Beginning:
         each = [(one, found.metric, found.ridge) for one, found in few]
         if recipe.known is not None:
             each.append(recipe.known)
-        folds = self._folds([one for one, *_ in each], rest[:MOST_COMPARED], held)
-        family, first, found = rounds_in_leaves(
+        some = rest[: recipe.compared]
+        folds = self._folds([one for one, *_ in each], some[: max(_SMALL, len(some) // 2)], held)
+        best = best_in_leaves(
             [Start(one, folds[one.scale], metric, ridge) for one, metric, ridge in each],
             ridges=_LADDER,
-            rounds=recipe.rounds,
             error=self._error,
             size=_LEAF,
-            n_gradients=_IN_A_LEAF,
         )
-        kept, lowest = least(found), min(one.error for _, one in few)
-        pays = len(rest) < 2 * FEW_EVENTS or first < _PAYS * lowest
+        family = best.family
+        best = best._replace(fold=self._folds([family], some, held)[family.scale])
+        found = self._in_leaves(best._replace(metric=family.identity(d)), recipe.rounds)
+        pays = least(found[: _EXPLORED + 1]).error < _PAYS * min(one.error for _, one in few)
+        pays = pays or len(rest) < 2 * FEW_EVENTS
+        known, *_ = solved_in_leaves(best, _LADDER, (0,), _LEAF, self._error)
+        if known.error < least(found).error:
+            found += self._in_leaves(best, recipe.rounds)
+        kept = least(found)
         if pays and len(rest) >= 2 * _SMALL:
             last = self._folds([family], rest[:_SMALL], held)[family.scale]
             start = Start(family, last, kept.metric, kept.ridge)
             recent, *_ = solved_in_leaves(start, _LADDER, (0,), _LEAF, self._error)
             pays = kept.error < _MISLEADS * recent.error
         return family, kept, pays
+
+    def _in_leaves(self, start: Start, rounds: int) -> list[MetricRound]:
+        """Return the rounds from a metric on, by all its events."""
+        return rounds_in_leaves(
+            start,
+            ridges=_LADDER,
+            rounds=rounds,
+            error=self._error,
+            size=_LEAF,
+            n_gradients=_IN_A_LEAF,
+        )
 
     def _folds(self, families: Sequence[Family], rows: Numbers, held: Numbers) -> dict[str, Fold]:
         """Return events to learn from and others held back, on each scale of families."""
@@ -265,21 +288,25 @@ class Beginning:
         There are three at most, and those alone that are about as good as the first.
         """
         starts, each = Starts(), list[tuple[float, int, MetricRound]]()
-        folds = self._folds(families, rows, held)
+        folds, first = self._folds(families, rows, held), _LADDER[len(_LADDER) // 2]
+        limits = SearchLimits(
+            min(rounds, _EXPLORED),
+            len(rows),
+            "random",
+            self.seed,
+            self._error,
+            patience=1,
+            single=True,
+            n_gradients=_GRADIENTS,
+        )
+        for one in families:
+            start_of(one, folds[one.scale], limits, _LADDER, first, starts)
+        lowest = min(turn.error for turn in starts.values())
         for place, one in enumerate(families):
-            limits = SearchLimits(
-                min(rounds, _EXPLORED),
-                len(rows),
-                "random",
-                self.seed,
-                self._error,
-                patience=1,
-                single=True,
-                n_gradients=_GRADIENTS,
-            )
-            first = _LADDER[len(_LADDER) // 2]
-            found = least(refine(one, folds[one.scale], limits, _LADDER, first, starts))
-            each.append((one.handicap * found.error, place, found))
+            fold = folds[one.scale]
+            if start_of(one, fold, limits, _LADDER, first, starts).error <= _HOPE * lowest:
+                found = least(refine(one, fold, limits, _LADDER, first, starts))
+                each.append((one.handicap * found.error, place, found))
         each.sort(key=lambda one: one[:2])
         kinds: dict[tuple[type[Kernel], bool], tuple[Family, MetricRound]] = {}
         for error, place, found in each:
