@@ -359,8 +359,12 @@ def refine(
     from that of the round before, as long as errors fall; `limits` says whether in both directions.
     Gradients are taken at the first events. Round 0 is added to `starts`, or taken from there.
     """
-    metric, found = family.identity(fold.S.shape[1]), list[MetricRound]()
-    turn = start_of(family, fold, limits, ridges, first, {} if starts is None else starts)
+    metric, starts = family.identity(fold.S.shape[1]), {} if starts is None else starts
+    found: list[MetricRound] = []
+    place, key = list(ridges).index(first), (family.scale, family.kernel, first)
+    if key not in starts:
+        starts[key] = turned(family, fold, metric, limits, ridges, place, 0)
+    turn = starts[key]
     while True:
         margins = turn.F + fold.middle
         found.append(MetricRound(len(found), metric, ridges[turn.place], turn.error, margins))
@@ -369,22 +373,6 @@ def refine(
         M = agop(family, metric, turn.points, turn.centers, turn.coefficients, fold.weights)
         metric = normalized(family, M, fold.S, fold.weights)
         turn = turned(family, fold, metric, limits, ridges, turn.place, len(found))
-
-
-def start_of(
-    family: Family,
-    fold: Fold,
-    limits: SearchLimits,
-    ridges: Sequence[float],
-    first: float,
-    starts: Starts,
-) -> Turn:
-    """Return round 0 of a family, of `starts`, to which it is added if it is not there."""
-    key = family.scale, family.kernel, first
-    if key not in starts:
-        metric, place = family.identity(fold.S.shape[1]), list(ridges).index(first)
-        starts[key] = turned(family, fold, metric, limits, ridges, place, 0)
-    return starts[key]
 
 
 def turned(

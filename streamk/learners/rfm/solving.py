@@ -34,7 +34,6 @@ from streamk.learners.rfm.search import (
     refine,
     rounds_in_leaves,
     solved_in_leaves,
-    start_of,
 )
 from streamk.learners.rfm.splits import EventMap
 from streamk.losses import softmax
@@ -106,8 +105,6 @@ _CROSSED = 128
 """Events up to which there is cross-validation instead."""
 _EXPLORED = 1
 """Rounds after round 0 by which families are compared."""
-_HOPE = 1.05
-"""Ratio of errors in the first round, up to which there is another one."""
 _FINALISTS, _NEAR = 3, 1.03
 """Families that are compared once more, and the ratio of errors up to which one is about as good as
 the best."""
@@ -299,14 +296,9 @@ class Beginning:
             single=True,
             n_gradients=_GRADIENTS,
         )
-        for one in families:
-            start_of(one, folds[one.scale], limits, _LADDER, first, starts)
-        lowest = min(turn.error for turn in starts.values())
         for place, one in enumerate(families):
-            fold = folds[one.scale]
-            if start_of(one, fold, limits, _LADDER, first, starts).error <= _HOPE * lowest:
-                found = least(refine(one, fold, limits, _LADDER, first, starts))
-                each.append((one.handicap * found.error, place, found))
+            found = least(refine(one, folds[one.scale], limits, _LADDER, first, starts))
+            each.append((one.handicap * found.error, place, found))
         each.sort(key=lambda one: one[:2])
         kinds: dict[tuple[type[Kernel], bool], tuple[Family, MetricRound]] = {}
         for error, place, found in each:
