@@ -25,7 +25,7 @@ def events(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def opened(monkeypatch: pytest.MonkeyPatch, functions: float) -> None:
     """Have an opening that pays for so many functions of 128 events."""
-    monkeypatch.setattr(machine, "_OPENING", int(functions * search_cost(128, 4, 1, 10)))
+    monkeypatch.setattr(machine, "_OPENING", int(functions * search_cost(128, 128, 4, 1, 10)))
 
 
 def test_what_is_earned_and_spent() -> None:

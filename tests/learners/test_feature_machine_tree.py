@@ -25,10 +25,10 @@ from streamk.learners.rfm.search import (
     Fold,
     SearchLimits,
     Start,
+    best_in_leaves,
     cross_validated,
     refine,
     rounds_in_leaves,
-    solved_in_leaves,
 )
 from streamk.learners.rfm.splits import EventMap, Splits, halves
 from streamk.state import State
@@ -127,15 +127,6 @@ def test_leaves_of_points() -> None:
 
 
 # --- what it learns -------------------------------------------------------------------------------
-
-
-def swept(K: Numbers, y: Numbers) -> Numbers:
-    """Coefficients after a sweep of block Gauss-Seidel, of 192 events that share 64 with others."""
-    n, a = len(y), np.zeros(len(y))
-    for start in range(0, max(1, n - 64), 128):
-        some = slice(start, min(start + 192, n))
-        a[some] += np.linalg.solve(K[some, some], (y - K @ a)[some])
-    return a
 
 
 def shared(made: MetricTree) -> list[int]:
@@ -286,13 +277,12 @@ def test_rounds_in_one_leaf_are_the_rounds() -> None:
     plain = refine(family, fold, limits, [0.01], 0.01)
     options: Any = {"rounds": 2, "error": "absolute", "n_gradients": 150}
     start = Start(family, fold, family.identity(X.shape[1]), 0.01)
-    chosen, first, found = rounds_in_leaves([start], ridges=[0.01], size=151, **options)
-    assert (chosen, first) == (family, found[0].error)
+    found = rounds_in_leaves(start, ridges=[0.01], size=151, **options)
     assert len(found) >= 2
     for one, other in zip(found, plain, strict=True):
         assert one.metric.matrix == pytest.approx(other.metric.matrix, rel=1e-3, abs=1e-4)
         assert one.margins == pytest.approx(other.margins, abs=1e-3)
-    _, _, parts = rounds_in_leaves([start], ridges=[0.01], size=140, **options)
+    parts = rounds_in_leaves(start, ridges=[0.01], size=140, **options)
     assert parts[0].margins != pytest.approx(found[0].margins, abs=1e-3)
 
 
@@ -304,8 +294,9 @@ def test_rounds_go_on_from_the_best_metric_and_follow_the_regularization() -> No
     options: Any = {"ridges": ladder, "error": "squared", "size": 300, "n_gradients": 200}
     good = Start(family, fold, family.identity(d), 100.0)
     poor = Start(family, fold, Metric(np.full(d, 1e3)), 100.0)
-    _, first, found = rounds_in_leaves([poor, good], rounds=3, **options)
-    assert first == solved_in_leaves(good, ladder, (0,), 300, "squared")[0].error
+    limits = ladder, "squared", 300
+    assert best_in_leaves([poor, good], *limits) is good
+    found = rounds_in_leaves(good, rounds=3, **options)
     assert found[0].metric is good.metric
     assert found[0].ridge == 10.0, "a step down, since that has less error"
     assert all(one.ridge >= other.ridge for one, other in pairwise(found))
@@ -335,6 +326,6 @@ def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.Mon
     fold = Fold.of(X, X[:, :1], np.arange(600), np.arange(600, 650), "standard")
     limits: Any = {"rounds": 1, "error": "squared", "size": 128, "n_gradients": 128}
     start = Start(family, fold, family.identity(3), 0.1)
-    *_, found = rounds_in_leaves([start], ridges=[0.1], **limits)
+    found = rounds_in_leaves(start, ridges=[0.1], **limits)
     assert max(solved) <= 128
     assert np.isfinite([one.error for one in found]).all()

@@ -37,8 +37,8 @@ def points(n: int, seed: int = 0) -> NDArray[np.float32]:
     return np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
 
 
-def part(capacity: int = 512, outputs: int = 2) -> SolvedPart:
-    return SolvedPart(KERNEL, 0.1, capacity, n_columns=3, n_outputs=outputs)
+def part(capacity: int = 512, outputs: int = 2, first: int = 0) -> SolvedPart:
+    return SolvedPart(KERNEL, 0.1, capacity, n_columns=3, n_outputs=outputs, first=first)
 
 
 def targets(labels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -177,24 +177,27 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solved_part, "SHARED", 128)
 
 
-def swept(Z: NDArray[Any], Y: NDArray[Any]) -> NDArray[Any]:
-    """Coefficients after a sweep of block Gauss-Seidel, of blocks that overlap by a half."""
+def swept(Z: NDArray[Any], Y: NDArray[Any], first: int) -> NDArray[Any]:
+    """Coefficients after a sweep of block Gauss-Seidel, of blocks that share 128 with the next."""
     K, A = KERNEL.pairwise(Z) + 0.1 * np.eye(len(Z)), np.zeros_like(Y)
-    for start in range(0, max(1, len(Z) - 128), 128):
-        some = slice(start, min(start + 256, len(Z)))
+    stops = [min(first, len(Z)), *range(first + 128, len(Z), 128)]
+    for start, stop in zip([0, *(one - 128 for one in stops)], [*stops, len(Z)], strict=True):
+        some = slice(start, stop)
         A[some] += np.linalg.solve(K[some, some], (Y - K @ A)[some])
     return A
 
 
+@pytest.mark.parametrize("first", [0, 320])
 @pytest.mark.parametrize("n", [64, 256, 320, 384, 640])
 @pytest.mark.usefixtures("small")
-def test_parts_are_solved_for_one_after_the_other(n: int) -> None:
+def test_parts_are_solved_for_one_after_the_other(n: int, first: int) -> None:
     Z, labels, X = points(n), np.linspace(-1.0, 1.0, n), points(9, seed=3)
-    one = part(capacity=1024)
+    one = part(capacity=1024, first=first)
     one.add(Z, labels, targets)
     assert len(one) == n
     Q = Z.astype(np.float64)
-    expected = KERNEL.pairwise(X.astype(np.float64), Q) @ swept(Q, targets(labels))
+    A = swept(Q, targets(labels), max(256, first))
+    expected = KERNEL.pairwise(X.astype(np.float64), Q) @ A
     assert one.outputs(X) == pytest.approx(expected, abs=1e-4)
 
 
@@ -208,11 +211,12 @@ def test_the_factor_is_that_of_the_last_part() -> None:
     assert (len(one), one.grows) == (640, False)
 
 
+@pytest.mark.parametrize("first", [0, 320])
 @pytest.mark.parametrize("n", [192, 256, 320, 448])
 @pytest.mark.usefixtures("small")
-def test_a_state_of_parts_goes_on_bit_for_bit(n: int) -> None:
+def test_a_state_of_parts_goes_on_bit_for_bit(n: int, first: int) -> None:
     Z, labels = points(512), np.linspace(-1.0, 1.0, 512)
-    one, other = part(), part()
+    one, other = part(first=first), part(first=first)
     one.add(Z[:n], labels[:n], targets)
     again = read(one.header(), one.arrays())
     assert len(again) == n

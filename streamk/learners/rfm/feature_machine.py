@@ -368,12 +368,22 @@ class FeatureMachine(Supervised):
             self._begin(*of, anew=changed > 0)
 
     @property
+    def _n_kept(self) -> int:
+        """Events that are kept."""
+        return min(self._recent.seen, self.buffer_size + self.reservoir_size)
+
+    @property
+    def _compared(self) -> int:
+        """Events by which metrics of a new function are compared."""
+        most = _COMPARED * max(_LEAST, self._function.n_solved)
+        return min(self._n_kept, most, MOST_COMPARED)
+
+    @property
     def _cost(self) -> int:
         """Operations of a new function of the events that are kept."""
-        events = min(self._recent.seen, self.buffer_size + self.reservoir_size)
-        d = len(self._columns or ())
+        d, outputs = len(self._columns or ()), max(1, len(self.classes))
         families = 1 if self._when.is_settled else len(self._recipe.families(d))
-        return search_cost(events, d, max(1, len(self.classes)), families)
+        return search_cost(self._n_kept, self._compared, d, outputs, families)
 
     def learn_again(self, events: Numbers, labels: Numbers) -> None:
         """Learn events that others predicted, as of `learn_encoded`, as the first ones.
@@ -434,10 +444,8 @@ class FeatureMachine(Supervised):
         targets = self._function.targets(y)
         now = Beginning(X, y, targets, self.classes, self._task, seed)
         known = self._function
-        compared = min(MOST_COMPARED, _COMPARED * max(_LEAST, known.n_solved))
-        recipe = replace(
-            self._recipe, errors=known.errors, known=known.solved_with, compared=compared
-        )
+        recipe = replace(self._recipe, errors=known.errors, known=known.solved_with)
+        recipe = replace(recipe, compared=self._compared)
         if self._when.is_settled:
             recipe = replace(recipe, settled=True, most=_GROWTH * known.n_solved)
         at = self.n_events + self._when.delay(len(y))

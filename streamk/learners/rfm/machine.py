@@ -253,17 +253,17 @@ class Beginnings:
 
 FEW_EVENTS, MOST_COMPARED = 768, 8_192
 """Events by which families are compared, and metrics, at most."""
-_OPENING = 40_000_000_000
+_OPENING = 64_000_000_000
 """Multiplications that there are for the beginning of a stream, some seconds of one core."""
 _POOL, _OF_A_CELL = 400_000, 2_000
 """Those that a pool of experts takes for an event: in any case, and for each output and column."""
 _EVENT, _VALUE, _BLOCK = 300_000, 12, 300_000
 """Those that an event takes in any case, and a kernel's value beside its columns; and those by
 which it is solved for in a block."""
-_TRIALS, _IN_LEAVES, _SOLVED, _GRADIENTS = 5, 1_000_000, 350_000, 1_000
-"""Solutions of each family that are tried by few events; and those operations of a search for each
-event that is compared by: for solutions in leaves, and the function that is made, and kernel values
-beside which gradients are taken."""
+_TRIALS, _IN_LEAVES, _GRADIENTS, _LEAF = 5, 2_000_000, 1_000, 2_304
+"""Solutions of each family that are tried by few events; those operations of a search for each
+event that is compared by, in leaves, and the kernel values beside which gradients are taken; and
+events of a leaf that is solved for, about."""
 
 
 class Budget:
@@ -305,12 +305,15 @@ class Budget:
         self.spent = max(0, self.spent + events * (cost - earned))
 
 
-def search_cost(events: int, columns: int, outputs: int, families: int) -> int:
-    """Return how many operations a new function of so many events takes, with its search."""
-    compared = min(events, MOST_COMPARED)
-    leaves = compared * (_IN_LEAVES + _GRADIENTS * (columns + _VALUE) * outputs)
+def search_cost(events: int, compared: int, columns: int, outputs: int, families: int) -> int:
+    """Return how many operations a new function of so many events takes, with its search.
+
+    So many of them are compared by; if those are few, more are not solved for.
+    """
     tried = _TRIALS * families * min(events, FEW_EVENTS) ** 3 // 6
-    return tried + leaves + events * _SOLVED
+    leaves = compared * (_IN_LEAVES + _GRADIENTS * (columns + _VALUE) * outputs)
+    solved = events if compared == MOST_COMPARED else compared
+    return tried + leaves + solved * min(solved, _LEAF) ** 2 // 6
 
 
 Numbers = NDArray[Any]

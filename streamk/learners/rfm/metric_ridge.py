@@ -16,7 +16,7 @@ from streamk.learners.centers import targets_of
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK, OnlineKernelRidge
 from streamk.learners.renewal import Background
-from streamk.learners.rfm.ridge import PART, SolvedPart
+from streamk.learners.rfm.ridge import SolvedPart
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -78,7 +78,7 @@ class MetricRidge(OnlineKernelRidge):
         """
         kernel, ridge, self._constant, errors = solution
         sizes = {"n_columns": X.shape[1], "n_outputs": len(solution.constant)}
-        self._base = SolvedPart(kernel, ridge, capacity, first=max(PART, len(X)), **sizes)
+        self._base = SolvedPart(kernel, ridge, capacity, first=len(X), **sizes)
         if errors is None:
             errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
         self._errors, self._settled = np.array(errors, np.float64), 0

@@ -248,7 +248,7 @@ _RIDGES = Domain(least=1e-12, most=1e12)
 class SolvedPart:
     """The function ``sum of a_j k(x, x_j)`` of up to `capacity` events, solved for part by part.
 
-    The coefficients of the first events solve ``(K + r I) a = y``: of `first`, 1,024 or more. Then
+    The coefficients of the first events solve ``(K + r I) a = y``: of `first`, 1,024 at least. Then
     the last 512 of these and the next 512 are a part: what is added to its coefficients solves the
     same for what the function so far leaves of the equations, nothing for the shared events and the
     errors of the new ones. So goes a sweep of block Gauss-Seidel over all equations, in blocks that
@@ -269,11 +269,11 @@ class SolvedPart:
         *,
         n_columns: int,
         n_outputs: int,
-        first: int = PART,
+        first: int = 0,
     ) -> None:
         self.kernel, self.ridge, self.capacity, self.closed = kernel, ridge, capacity, False
         """Closed, it stays as it is although there is room."""
-        self._first = first
+        self._first = max(PART, first)
         self._done = Centers(kernel, capacity, n_columns=n_columns, n_outputs=n_outputs)
         """Events whose coefficients stay."""
         self._last = self._begun(n_columns, n_outputs)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from streamk.kernels import Kernel, Laplacian, PowerExponential
 from streamk.landmarks.methods import block_rpcholesky, oasis
 from streamk.learners.rfm.metric import (
+    PRODUCTS,
     Columns,
     Metric,
     Weights,
@@ -78,6 +79,10 @@ class Family:
     def handicap(self) -> float:
         """The factor of its errors where families are compared."""
         return 1.0 if self.diagonal else _FULL
+
+    def some(self, n_gradients: int) -> int:
+        """Return at how many of so many events gradients are taken: of products they take long."""
+        return n_gradients // 4 if isinstance(self.kernel, PRODUCTS) else n_gradients
 
     def identity(self, d: int) -> Metric:
         """Return the metric of round 0."""
@@ -403,7 +408,8 @@ def turned(
         place = descended(error, place, len(ridges))
     else:  # upwards and downwards by turns: one trial less
         place = moved(error, place, len(ridges), 1 if number % 2 else -1)
-    return Turn(place, *tried(place), P[: limits.n_gradients], equations.centers)
+    count = family.some(limits.n_gradients) if limits.single else limits.n_gradients
+    return Turn(place, *tried(place), P[:count], equations.centers)
 
 
 # Cross-validation
@@ -544,7 +550,7 @@ class Start(NamedTuple):
 
 
 def best_in_leaves(
-    starts: Sequence[Start], *, ridges: Sequence[float], error: str, size: int
+    starts: Sequence[Start], ridges: Sequence[float], error: str, size: int
 ) -> Start:
     """Return the start of least error, with a function for each part of space."""
     if len(starts) == 1:
@@ -576,7 +582,7 @@ def rounds_in_leaves(
     while not ended([one.error for one in found], rounds, 1):
         M = np.zeros(turn.metric.root.shape)
         for P, A in solved:
-            own = agop(family, turn.metric, P[:n_gradients], P, A)
+            own = agop(family, turn.metric, P[: family.some(n_gradients)], P, A)
             M += len(P) * (own.diagonal if family.diagonal else own.matrix)
         metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
         start, steps = Start(family, fold, metric, turn.ridge), (0, step) if step else (0,)

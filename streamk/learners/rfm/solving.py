@@ -241,9 +241,9 @@ class Beginning:
         folds = self._folds([one for one, *_ in each], some[: max(_SMALL, len(some) // 2)], held)
         best = best_in_leaves(
             [Start(one, folds[one.scale], metric, ridge) for one, metric, ridge in each],
-            ridges=_LADDER,
-            error=self._error,
-            size=_LEAF,
+            _LADDER,
+            self._error,
+            _LEAF,
         )
         family = best.family
         best = best._replace(fold=self._folds([family], some, held)[family.scale])
