@@ -61,14 +61,19 @@ class MetricRidge(OnlineKernelRidge):
 
     TYPE = "metric-ridge"
     WORK = BLOCK
-    RIDGES = (0.5, 1e9)
-    """By the last one nothing is learned but by the first part."""
+    RIDGES = (0.5, np.inf)
+    """By the last one nothing is learned but by the first part, whose outputs its function has."""
     _base: SolvedPart | None = None
     _next_base: Background[SolvedPart] | None = None
     """With the block that the centers are, while that is solved for."""
     _columns_since = 0
     """Columns that came since that was begun."""
     _keeps = True
+
+    def __init__(self, kernel: Kernel, **options: Any) -> None:
+        self._said: list[Numbers] = []
+        """Outputs of the first part, as it is, for the last events that no block has yet."""
+        super().__init__(kernel, **options)
 
     def begin(self, solution: Solution, capacity: int, X: Numbers, y: Numbers) -> None:
         """Solve for a first part of some events, before others are learned.
@@ -127,6 +132,7 @@ class MetricRidge(OnlineKernelRidge):
         if self._columns_since:
             base.add_columns(self._columns_since)
         self._base, self._next_base, self._columns_since = base, None, 0
+        self._said.clear()
         if not self._keeps:
             self._base.forget_factor()
         self._centers.clear()
@@ -250,6 +256,7 @@ class MetricRidge(OnlineKernelRidge):
 
     def _learn(self, X: Numbers, y: Numbers) -> Numbers:
         F = super()._learn(X, y)
+        self._said.append(F[:, -self._n_outputs() :])
         self._found(self._decided(F))
         return F
 
@@ -277,7 +284,8 @@ class MetricRidge(OnlineKernelRidge):
         return np.concatenate(len(self._ridges) * [F], axis=1)
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
-        base = self._base
+        base, said = self._base, np.concatenate(self._said or [np.zeros((0, self._n_outputs()))])
+        self._said.clear()
         if base is not None and base.grows:
             if base.n_last < _QUICK:
                 self._solve_with(X, y)
@@ -286,7 +294,8 @@ class MetricRidge(OnlineKernelRidge):
             self._solve_in_background()
             return
         if base is not None:
-            self._of_base[self._centers.next_slots(len(X))] = base.outputs(X)
+            slots = self._centers.next_slots(len(X))
+            self._of_base[slots] = said if len(said) == len(X) else base.outputs(X)
         super()._take_block(X, y, A)
 
     # Columns and outputs
@@ -305,6 +314,7 @@ class MetricRidge(OnlineKernelRidge):
         super()._fit_centers(fitted)
         if self._base is not None:
             self._base.fit_outputs(fitted)
+            self._said.clear()
             self.__dict__.pop("_of_base", None)
 
     # State
