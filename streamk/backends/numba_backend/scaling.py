@@ -11,9 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import FAIR_COIN, FARTHEST, GROUP, LARGEST, OUTERMOST, ROUNDING, ColumnMap
+from streamk.backends import (
+    FAIR_COIN,
+    FARTHEST,
+    GROUP,
+    LARGEST,
+    OUTERMOST,
+    ROUNDING,
+    ColumnMap,
+    KernelCode,
+)
 from streamk.backends.numba_backend.compiling import exact, exact_part, short
-from streamk.backends.numba_backend.pairwise import dot, lay
+from streamk.backends.numba_backend.pairwise import _pairwise, dot, lay
 from streamk.backends.threads import pieces
 
 
@@ -173,12 +182,8 @@ def leaves(products: Any, thresholds: Any, children: Any, out: Any) -> None:
         out[i] = -1 - at
 
 
-@short
-def leaf(point: Any, directions: Any, thresholds: Any, children: Any, out: Any) -> None:
-    """Do `leaves` for a single point (1, d), with its products in float64.
-
-    Point and directions (splits, d) are float32.
-    """
+@exact_part
+def _leaf(point: Any, directions: Any, thresholds: Any, children: Any) -> Any:
     splits, d = directions.shape
     groups = (splits + GROUP - 1) // GROUP
     P, products = np.empty((groups, d, GROUP)), np.empty((1, groups * GROUP))
@@ -186,7 +191,35 @@ def leaf(point: Any, directions: Any, thresholds: Any, children: Any, out: Any) 
     x = point.astype(np.float64)
     for g in range(groups):
         dot(P, x, products, g * d * GROUP, 0, g * GROUP, d, d, 1, 1.0)
+    out = np.empty(1, np.int64)
     leaves(products, thresholds, children, out)
+    return out[0]
+
+
+@short
+def _place(
+    P: Any, medians: Any, means: Any, factors: Any, values: Any, ranks: Any, ends: Any, scaled: Any,
+    root: Any, most: Any, directions: Any, thresholds: Any, children: Any, out: Any,
+) -> Any:  # fmt: skip
+    _scale_some(P, medians, means, factors, values, ranks, ends, scaled)
+    if root.shape[0] == 1:
+        _bound_some(P, root[0], most, out)
+    else:
+        products = np.empty_like(P)
+        _pairwise(KernelCode.LINEAR, 0.0, 1.0, P, root, products)
+        _bound_some(products, np.ones(P.shape[1]), most, out)
+    return _leaf(out, directions, thresholds, children) if len(thresholds) else 0
+
+
+def place(
+    event: Any, columns: ColumnMap, scaled: float, root: Any, most: float, splits: Any, out: Any
+) -> int:
+    """Do `scale`, `bound` and `leaves` for a single event (1, d), float64, and return its leaf.
+
+    The event is lost, and `out` gets its point. The root is one row of factors, or as many rows as
+    there are columns. Splits are directions (splits, d), float32, thresholds and children.
+    """
+    return int(_place(event, *columns, scaled, root, most, *splits, out))
 
 
 @short

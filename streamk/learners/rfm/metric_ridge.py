@@ -9,10 +9,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import Functions, loops
 from streamk.declared import count, flag
 from streamk.errors import StateError
 from streamk.kernels import Kernel
-from streamk.learners.centers import targets_of
+from streamk.learners.centers import KEPT, targets_of
+from streamk.learners.common.classes import LARGEST_OUTPUT
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK, OnlineKernelRidge
 from streamk.learners.renewal import Background
@@ -245,10 +247,71 @@ class MetricRidge(OnlineKernelRidge):
 
         Returns what each was predicted before, float64 (n, outputs).
         """
+        if asked is None and len(points) == 1 and self._is_brief:
+            return self._learn_one(points, y)
         found: list[Numbers] = []
         self._found = found.append
         self._learn_labelled(points, y, asked)
         return np.concatenate(found) if found else np.zeros((0, self._n_outputs()))
+
+    @property
+    def _is_brief(self) -> bool:
+        """True if a single event takes microseconds."""
+        columns = len(self.columns or ())
+        return 0 < (self.max_centers + self.room) * columns <= loops.centers.BRIEF
+
+    def decide_checked(self, events: Numbers) -> Numbers:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        if len(events) != 1 or not self._is_brief:
+            return super().decide_checked(events)
+        given, said = self._ask_one(events)
+        if len(self._recent) < KEPT:
+            self._recent[events.tobytes()] = given
+        return said
+
+    def _ask_one(self, point: Numbers) -> tuple[Numbers, Numbers]:
+        """Return what the centers give for a point (1, d), of each function, and its outputs."""
+        constant, base, own, pending = self._constant, self._base, self._centers.sum, self._pending
+        given, said = np.empty((1, self._pending_coefficients.shape[1])), np.empty((1, len(constant)))
+        loops.centers.ask_one(
+            self.kernel.mapped(point),
+            own,
+            point if base is None else base.kernel.mapped(point),
+            2 * (own._replace(laid=own.laid[:0]),) if base is None else base.sums,
+            self.kernel.mapped(pending) if len(pending) else pending,
+            self._pending_coefficients,
+            self._errors,
+            constant,
+            LARGEST_OUTPUT,
+            given,
+            said,
+        )
+        return given, said
+
+    def _learn_one(self, point: Numbers, y: Numbers) -> Numbers:
+        """Learn a single point (1, d) with label y (1,); return what it was predicted before."""
+        self._settle_if_due()
+        F, constant = self._recent.pop(point.tobytes(), None), self._constant
+        if F is None:
+            F, _ = self._ask_one(point)
+        self._append(point, y)
+        said = np.empty((1, len(constant)))
+        loops.centers.learn_one(
+            self._centers.sum[:3],
+            self.kernel.mapped(self._pending),
+            float(y[0]),
+            len(constant) * self.is_classifier,
+            Functions(self._ridges, self._pending_coefficients, self._errors_now),
+            self._errors,
+            constant,
+            LARGEST_OUTPUT,
+            F,
+            said,
+        )
+        self._said.append(F[:, -len(constant) :])
+        self.n_events += 1
+        self._turn()
+        return said
 
     def targets(self, y: Numbers) -> Numbers:
         """Return labels as they are learned, float64 (n, outputs)."""
