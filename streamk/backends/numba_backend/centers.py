@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, KernelSum, sum_factor
+from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, sum_factor
 from streamk.backends.numba_backend.compiling import compiled, exact, exact_part, short
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd import Emitter, emitted
@@ -241,9 +241,9 @@ def _give(code: Any, parameter: Any, f: Any, x: Any, laid: Any, A: Any, out: Any
 
 @short
 def _ask_one(
-    code: Any, parameter: Any, f: Any, x: Any, laid: Any, A: Any,
-    base_code: Any, base_parameter: Any, base_f: Any, u: Any, done: Any, B: Any, last: Any, C: Any,
-    points: Any, pending: Any, errors: Any, constant: Any, most: Any, given: Any, said: Any,
+    code: Any, parameter: Any, f: Any, laid: Any, A: Any,
+    base_code: Any, base_parameter: Any, base_f: Any, done: Any, B: Any, last: Any, C: Any,
+    x: Any, u: Any, points: Any, pending: Any, errors: Any, constant: Any, most: Any, given: Any, said: Any,
 ) -> None:  # fmt: skip
     each = len(constant)
     _give(code, parameter, f, x, laid, A, given)
@@ -260,8 +260,8 @@ def _ask_one(
 
 
 def ask_one(
-    x: Any, own: KernelSum, u: Any, base: tuple[KernelSum, KernelSum], points: Any, pending: Any,
-    errors: Any, constant: Any, most: float, given: Any, said: Any,
+    sums: tuple[Any, ...], x: Any, u: Any, points: Any, pending: Any, errors: Any, constant: Any,
+    most: float, given: Any, said: Any,
 ) -> None:  # fmt: skip
     """Predict a single event by several functions of the same centers.
 
@@ -269,13 +269,10 @@ def ask_one(
     written to `given` (1, functions times outputs). Then come centers (m, d) with the first rows of
     the coefficients `pending`, as of `add`. The outputs of the function with the least of the
     errors (functions,) and the constant (outputs,), bounded by `most`, are written to `said`
-    (1, outputs). The event is x (1, d) for its own kernel, and u for that of the base.
+    (1, outputs). The sums are the numbers of the own `KernelSum`, and of those of the base, which
+    have one kernel. The event is x (1, d) for the own kernel, and u for that of the base.
     """
-    done, last = base
-    _ask_one(
-        *own[:3], x, *own[3:], *done[:3], u, *done[3:], *last[3:],
-        points, pending, errors, constant, most, given, said,
-    )  # fmt: skip
+    _ask_one(*sums, x, u, points, pending, errors, constant, most, given, said)
 
 
 @short

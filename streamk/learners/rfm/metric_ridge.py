@@ -75,7 +75,13 @@ class MetricRidge(OnlineKernelRidge):
     def __init__(self, kernel: Kernel, **options: Any) -> None:
         self._said: list[Numbers] = []
         """Outputs of the first part, as it is, for the last events that no block has yet."""
+        self._sums: tuple[Any, ...] | None = None
+        """Centers of both parts as they are now, if they were asked for."""
         super().__init__(kernel, **options)
+
+    def _make_room(self, X: Numbers, y: Numbers) -> None:
+        super()._make_room(X, y)
+        self._sums = None
 
     def begin(self, solution: Solution, capacity: int, X: Numbers, y: Numbers) -> None:
         """Solve for a first part of some events, before others are learned.
@@ -88,7 +94,7 @@ class MetricRidge(OnlineKernelRidge):
         self._base = SolvedPart(kernel, ridge, capacity, **sizes)
         if errors is None:
             errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
-        self._errors, self._settled = np.array(errors, np.float64), 0
+        self._errors, self._settled, self._sums = np.array(errors, np.float64), 0, None
         self._solve_with(X, y)
         self._fit_block()
 
@@ -134,6 +140,7 @@ class MetricRidge(OnlineKernelRidge):
         if self._columns_since:
             base.add_columns(self._columns_since)
         self._base, self._next_base, self._columns_since = base, None, 0
+        self._sums = None
         self._said.clear()
         if not self._keeps:
             self._base.forget_factor()
@@ -271,13 +278,12 @@ class MetricRidge(OnlineKernelRidge):
 
     def _ask_one(self, point: Numbers) -> tuple[Numbers, Numbers]:
         """Return what the centers give for a point (1, d), of each function, and its outputs."""
-        constant, base, own, pending = self._constant, self._base, self._centers.sum, self._pending
+        constant, base, pending = self._constant, self._base, self._pending
         given, said = np.empty((1, self._pending_coefficients.shape[1])), np.empty((1, len(constant)))
         loops.centers.ask_one(
+            self._sums or self._summed(),
             self.kernel.mapped(point),
-            own,
             point if base is None else base.kernel.mapped(point),
-            2 * (own._replace(laid=own.laid[:0]),) if base is None else base.sums,
             self.kernel.mapped(pending) if len(pending) else pending,
             self._pending_coefficients,
             self._errors,
@@ -288,6 +294,14 @@ class MetricRidge(OnlineKernelRidge):
         )
         return given, said
 
+    def _summed(self) -> tuple[Any, ...]:
+        """Note both parts as loops take them."""
+        own = self._centers.sum
+        none = own._replace(laid=own.laid[:0])
+        done, last = (none, none) if self._base is None else self._base.sums
+        self._sums = *own, *done, *last[3:]
+        return self._sums
+
     def _learn_one(self, point: Numbers, y: Numbers) -> Numbers:
         """Learn a single point (1, d) with label y (1,); return what it was predicted before."""
         self._settle_if_due()
@@ -297,7 +311,7 @@ class MetricRidge(OnlineKernelRidge):
         self._append(point, y)
         said = np.empty((1, len(constant)))
         loops.centers.learn_one(
-            self._centers.sum[:3],
+            (self._sums or self._summed())[:3],
             self.kernel.mapped(self._pending),
             float(y[0]),
             len(constant) * self.is_classifier,
@@ -375,6 +389,7 @@ class MetricRidge(OnlineKernelRidge):
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
         self._settle()
         super()._fit_centers(fitted)
+        self._sums = None
         if self._base is not None:
             self._base.fit_outputs(fitted)
             self._said.clear()

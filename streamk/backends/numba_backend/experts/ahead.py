@@ -63,7 +63,7 @@ _SINGLES, _TILES = types.float32[:, ::1], types.float32[:, :, ::1]
 _KERNEL = _INT, _FLOAT, _SINGLE
 _FUNCTIONS = _ROW, _ROWS, _ROW
 _SPLITS = _SINGLES, _ROW, types.int64[:, ::1]
-_SUM = *_KERNEL, _SINGLES, _TILES, _TILES
+_SUM = *_KERNEL, _TILES, _TILES
 _SAY = _ROW, _ROW, _FLOAT, _ROWS, _ROWS
 
 _OF_ALL: list[Compilable] = [
@@ -79,7 +79,7 @@ _OF_ALL: list[Compilable] = [
     Loop(_follow, (_ROWS, _ROWS, *_FUNCTIONS, _INT, _ROWS)),
     Loop(_follow_one, (*_KERNEL, _SINGLES, _ROWS, *_FUNCTIONS, _ROWS)),
     Loop(_add_one, (*_KERNEL, _SINGLES, _SINGLES, _ROWS, _ROWS)),
-    Loop(_ask_one, (*_SUM, *_SUM, _TILES, _TILES, _SINGLES, _ROWS, *_SAY)),
+    Loop(_ask_one, (*_SUM, *_SUM, _TILES, _TILES, *(3 * [_SINGLES]), _ROWS, *_SAY)),
     Loop(_learn_one, (*_KERNEL, _SINGLES, _FLOAT, _INT, *_FUNCTIONS, *_SAY)),
     Loop(_add, (_ROWS, _NUMBERS, _ROWS, _ROWS)),
     Loop(_lay, (_SINGLES, _NUMBERS, _TILES)),
