@@ -26,7 +26,17 @@ from streamk.backends.numba_backend.compiling import compiled, exact, exact_part
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
-__all__ = ["BRIEF", "add", "add_one", "ask_one", "expand", "follow", "follow_one", "lay", "learn_one"]
+__all__ = [
+    "BRIEF",
+    "add",
+    "add_one",
+    "ask_one",
+    "expand",
+    "follow",
+    "follow_one",
+    "lay",
+    "learn_one",
+]
 
 _ROWS = 32
 """Rows of a tile."""
@@ -291,12 +301,15 @@ def _learn_one(
 
 
 def learn_one(
-    kernel: tuple[int, float, Any], points: Any, y: float, margins: int, functions: Functions,
+    sums: tuple[Any, ...], points: Any, y: float, margins: int, ridges: Any, A: Any, now: Any,
     errors: Any, constant: Any, most: float, F: Any, said: Any,
 ) -> None:  # fmt: skip
     """Do `follow_one` for an event with a label, and write its outputs before to `said`.
 
-    These are those of `ask_one`, and F is what that gives. Margins are the outputs where labels are
-    numbers of classes, and 0 where they are numbers.
+    Sums, and what is said, are those of `ask_one`, and F is what that has given. Margins are the
+    outputs where labels are numbers of classes, and 0 where they are numbers.
     """
-    _learn_one(*kernel, points, y, margins, *functions, errors, constant, most, F, said)
+    code, parameter, f = sums[:3]
+    _learn_one(
+        code, parameter, f, points, y, margins, ridges, A, now, errors, constant, most, F, said
+    )

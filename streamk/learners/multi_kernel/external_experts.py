@@ -191,8 +191,8 @@ class ExternalExperts:
     @property
     def active(self) -> list[bool]:
         """True for each learner that does not rest."""
-        pairs = zip(self._rests.active, self._too_wide, strict=True)
-        return [active and not ended for active, ended in pairs]
+        pairs = zip(self._rests.active, self._learners, strict=True)
+        return [active and not learner.is_too_wide for active, learner in pairs]
 
     @property
     def _too_wide(self) -> list[bool]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import Functions, loops
+from streamk.backends import loops
 from streamk.declared import count, flag
 from streamk.errors import StateError
 from streamk.kernels import Kernel
@@ -76,7 +76,7 @@ class MetricRidge(OnlineKernelRidge):
         self._said: list[Numbers] = []
         """Outputs of the first part, as it is, for the last events that no block has yet."""
         self._sums: tuple[Any, ...] | None = None
-        """Centers of both parts as they are now, if they were asked for."""
+        """See `_noted`; None where it has changed since."""
         super().__init__(kernel, **options)
 
     def _make_room(self, X: Numbers, y: Numbers) -> None:
@@ -158,8 +158,9 @@ class MetricRidge(OnlineKernelRidge):
         return self._takeover if early else self._block
 
     def _turn(self) -> None:
-        self._settle_if_due()
-        super()._turn()
+        if len(self._pending) >= self._takeover:
+            self._settle()
+            super()._turn()
 
     def _settle_if_due(self) -> None:
         """Take over the block that was solved for, at its event or after an interrupt there."""
@@ -254,22 +255,16 @@ class MetricRidge(OnlineKernelRidge):
 
         Returns what each was predicted before, float64 (n, outputs).
         """
-        if asked is None and len(points) == 1 and self._is_brief:
+        if asked is None and len(points) == 1 and self._noted():
             return self._learn_one(points, y)
         found: list[Numbers] = []
         self._found = found.append
         self._learn_labelled(points, y, asked)
         return np.concatenate(found) if found else np.zeros((0, self._n_outputs()))
 
-    @property
-    def _is_brief(self) -> bool:
-        """True if a single event takes microseconds."""
-        columns = len(self.columns or ())
-        return 0 < (self.max_centers + self.room) * columns <= loops.centers.BRIEF
-
     def decide_checked(self, events: Numbers) -> Numbers:
         """Outputs as of `decision_many`, of finite events of the dtype."""
-        if len(events) != 1 or not self._is_brief:
+        if len(events) != 1 or not self._noted():
             return super().decide_checked(events)
         given, said = self._ask_one(events)
         if len(self._recent) < KEPT:
@@ -279,9 +274,12 @@ class MetricRidge(OnlineKernelRidge):
     def _ask_one(self, point: Numbers) -> tuple[Numbers, Numbers]:
         """Return what the centers give for a point (1, d), of each function, and its outputs."""
         constant, base, pending = self._constant, self._base, self._pending
-        given, said = np.empty((1, self._pending_coefficients.shape[1])), np.empty((1, len(constant)))
+        given, said = (
+            np.empty((1, self._pending_coefficients.shape[1])),
+            np.empty((1, len(constant))),
+        )
         loops.centers.ask_one(
-            self._sums or self._summed(),
+            self._noted(),
             self.kernel.mapped(point),
             point if base is None else base.kernel.mapped(point),
             self.kernel.mapped(pending) if len(pending) else pending,
@@ -294,12 +292,14 @@ class MetricRidge(OnlineKernelRidge):
         )
         return given, said
 
-    def _summed(self) -> tuple[Any, ...]:
-        """Note both parts as loops take them."""
-        own = self._centers.sum
-        none = own._replace(laid=own.laid[:0])
-        done, last = (none, none) if self._base is None else self._base.sums
-        self._sums = *own, *done, *last[3:]
+    def _noted(self) -> tuple[Any, ...]:
+        """Return both parts as loops take them; () if a single event takes long, or is nothing."""
+        if self._sums is None:
+            own, room = self._centers.sum, self.max_centers + self.room
+            none = own._replace(laid=own.laid[:0])
+            done, last = (none, none) if self._base is None else self._base.sums
+            brief = 0 < room * len(self.columns or ()) <= loops.centers.BRIEF
+            self._sums = (*own, *done, *last[3:]) if brief else ()
         return self._sums
 
     def _learn_one(self, point: Numbers, y: Numbers) -> Numbers:
@@ -311,11 +311,13 @@ class MetricRidge(OnlineKernelRidge):
         self._append(point, y)
         said = np.empty((1, len(constant)))
         loops.centers.learn_one(
-            (self._sums or self._summed())[:3],
+            self._noted(),
             self.kernel.mapped(self._pending),
             float(y[0]),
             len(constant) * self.is_classifier,
-            Functions(self._ridges, self._pending_coefficients, self._errors_now),
+            self._ridges,
+            self._pending_coefficients,
+            self._errors_now,
             self._errors,
             constant,
             LARGEST_OUTPUT,

@@ -336,10 +336,8 @@ class MetricTree:
 
     def _weigh(self, F: Numbers, y: Numbers) -> None:
         """Take in how well events were predicted."""
-        if self.is_classifier:
-            self._calibration.add(F, y)
-        bounds = FURTHEST, _LARGEST_SUM
-        missed = loops.learning.missed(F, y, self.is_classifier, *bounds, self.missed)
+        known = FURTHEST, _LARGEST_SUM, self.missed, self._calibration.sums
+        missed = loops.learning.missed(F, y, self.is_classifier, *known)
         self.missed = min(missed, _LARGEST_SUM)
 
     def decide(self, X: Numbers) -> Numbers:

@@ -89,7 +89,7 @@ _OF_ALL: list[Compilable] = [
     Loop(leaves, (_ROWS, _ROW, types.int64[:, ::1], _NUMBERS)),
     Loop(_sum_slopes, (_INT, _ROW, *(4 * [_SINGLES]), types.float64[:, :, ::1])),
     Loop(_standardize_some, (_ROWS, _ROW, _ROW, _FLOAT)),
-    Loop(_missed_by, (_ROWS, _ROW, types.boolean, _FLOAT, _FLOAT, _FLOAT)),
+    Loop(_missed_by, (_ROWS, _ROW, types.boolean, *(5 * [_FLOAT]), _ROW)),
 ]
 """Loops that a feature machine among the experts calls for its first functions, of any task."""
 _OF_CLASSES: list[Compilable] = [
