@@ -253,7 +253,8 @@ def _give(code: Any, parameter: Any, f: Any, x: Any, laid: Any, A: Any, out: Any
 def _ask_one(
     code: Any, parameter: Any, f: Any, laid: Any, A: Any,
     base_code: Any, base_parameter: Any, base_f: Any, done: Any, B: Any, last: Any, C: Any,
-    x: Any, u: Any, points: Any, pending: Any, errors: Any, constant: Any, most: Any, given: Any, said: Any,
+    x: Any, u: Any, points: Any, pending: Any, errors: Any, constant: Any, most: Any, given: Any,
+    said: Any,
 ) -> None:  # fmt: skip
     each = len(constant)
     _give(code, parameter, f, x, laid, A, given)

@@ -345,8 +345,8 @@ class MetricTree:
         if self.columns is None:
             return self._leaves[0].decide_checked(X)
         if len(X) == 1:
-            leaf, point = self._placed(X)
-            return leaf.decide_checked(point)
+            one, point = self._placed(X)
+            return one.decide_checked(point)
         points = self.map.points(X)
         leaves = self._splits.leaves_of(points)
         F = np.empty((len(points), self._leaves[0].n_outputs))
