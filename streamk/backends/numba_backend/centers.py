@@ -27,7 +27,6 @@ from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, wi
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
 __all__ = [
-    "BRIEF",
     "add",
     "add_one",
     "ask_one",
@@ -40,7 +39,7 @@ __all__ = [
 
 _ROWS = 32
 """Rows of a tile."""
-BRIEF = 1 << 18
+_BRIEF = 1 << 18
 """Numbers of centers up to which one event keeps the interpreter: some 20 microseconds."""
 _TILES = 8
 """Groups over which a sum is in single precision, where outputs are few."""
@@ -144,7 +143,7 @@ def expand(kernel: KernelNumbers, X: Any, laid: Any, A: Any, out: Any) -> None:
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, X.dtype)
     if laid.shape[1] == 0:  # at least one column
         X, laid = np.zeros((len(X), 1), X.dtype), np.zeros((len(laid), 1, GROUP), X.dtype)
-    one = len(X) == 1 and laid.size <= BRIEF
+    one = len(X) == 1 and laid.size <= _BRIEF
     loop: Any = _expand_one if one else _expand
     if A.shape[2] == 1:
         A, loop = A.reshape(A.shape[:2]), _expand_each_one if one else _expand_each

@@ -19,10 +19,9 @@ from streamk.backends import (
     OUTERMOST,
     ROUNDING,
     ColumnMap,
-    KernelCode,
 )
 from streamk.backends.numba_backend.compiling import exact, exact_part, short
-from streamk.backends.numba_backend.pairwise import _pairwise, dot, lay
+from streamk.backends.numba_backend.pairwise import dot, lay
 from streamk.backends.threads import pieces
 
 
@@ -183,17 +182,15 @@ def leaves(products: Any, thresholds: Any, children: Any, out: Any) -> None:
 
 
 @exact_part
-def _leaf(point: Any, directions: Any, thresholds: Any, children: Any) -> Any:
-    splits, d = directions.shape
-    groups = (splits + GROUP - 1) // GROUP
+def _products(rows: Any, x: Any) -> Any:
+    """Return the products of rows (n, d) with x (1, d), float64: (1, n) and what fills a group."""
+    n, d = rows.shape
+    groups = (n + GROUP - 1) // GROUP
     P, products = np.empty((groups, d, GROUP)), np.empty((1, groups * GROUP))
-    lay(directions.astype(np.float64), 0, P)
-    x = point.astype(np.float64)
+    lay(rows, 0, P)
     for g in range(groups):
         dot(P, x, products, g * d * GROUP, 0, g * GROUP, d, d, 1, 1.0)
-    out = np.empty(1, np.int64)
-    leaves(products, thresholds, children, out)
-    return out[0]
+    return products
 
 
 @short
@@ -205,10 +202,14 @@ def _place(
     if root.shape[0] == 1:
         _bound_some(P, root[0], most, out)
     else:
-        products = np.empty_like(P)
-        _pairwise(KernelCode.LINEAR, 0.0, 1.0, P, root, products)
-        _bound_some(products, np.ones(P.shape[1]), most, out)
-    return _leaf(out, directions, thresholds, children) if len(thresholds) else 0
+        ones = np.ones(P.shape[1])
+        _bound_some(_products(root, P)[:, : len(ones)], ones, most, out)
+    if not len(thresholds):
+        return 0
+    leaf = np.empty(1, np.int64)
+    products = _products(directions.astype(np.float64), out.astype(np.float64))
+    leaves(products, thresholds, children, leaf)
+    return leaf[0]
 
 
 def place(

@@ -149,7 +149,7 @@ class Supervised(OneAtATime, Decider):
             Labels as the loss takes them: numbers, or for each the place of its class in `classes`.
         asked : Asked, optional
         """
-        self._learn_labelled(events, numbers, asked)
+        self._follow(events, numbers, asked)
 
     def learn_again(self, events: NDArray[Any], labels: NDArray[np.float64]) -> None:
         """Learn events that others predicted, as of `learn_encoded`, as the first ones."""

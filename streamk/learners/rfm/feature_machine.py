@@ -300,6 +300,10 @@ class FeatureMachine(Supervised):
 
     # Learning
 
+    def learn_encoded(self, events: Numbers, numbers: Numbers, asked: Asked | None = None) -> None:
+        """Learn from events whose labels are there, see `Supervised.learn_encoded`."""
+        self._learn_labelled(events, numbers, asked)
+
     def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
         """Predict and learn events that all have labels."""
         if self.n_events + len(events) < self._until:

@@ -28,6 +28,8 @@ _BLOCKS = {BLOCK: BLOCK // 4, 2 * BLOCK: BLOCK // 2, 4 * BLOCK: BLOCK // 2}
 factor, and without. And those of the next one while which a block is solved for."""
 _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
+_AT_ONCE = 1 << 21
+"""Numbers of centers up to which a single event keeps the interpreter: some 100 microseconds."""
 _LARGE = 1_024, 768
 """Events of a part from which on it takes long, if its factor is kept, and if not."""
 
@@ -295,11 +297,12 @@ class MetricRidge(OnlineKernelRidge):
     def _noted(self) -> tuple[Any, ...]:
         """Return both parts as loops take them; () if a single event takes long, or is nothing."""
         if self._sums is None:
-            own, room = self._centers.sum, self.max_centers + self.room
+            own = self._centers.sum
             none = own._replace(laid=own.laid[:0])
             done, last = (none, none) if self._base is None else self._base.sums
-            brief = 0 < room * len(self.columns or ()) <= loops.centers.BRIEF
-            self._sums = (*own, *done, *last[3:]) if brief else ()
+            size = sum(part.laid.size for part in (own, done, last))
+            takes = self.columns and size <= _AT_ONCE
+            self._sums = (*own, *done, *last[3:]) if takes else ()
         return self._sums
 
     def _learn_one(self, point: Numbers, y: Numbers) -> Numbers:

@@ -26,14 +26,10 @@ from numba.core import types
 from streamk.backends.first_use import FIRST_USE
 from streamk.backends.numba_backend.centers import (
     _add,
-    _add_one,
     _ask_one,
     _expand,
     _expand_each,
-    _expand_each_one,
-    _expand_one,
     _follow,
-    _follow_one,
     _lay,
     _learn_one,
 )
@@ -72,13 +68,9 @@ _OF_ALL: list[Compilable] = [
     Loop(_eliminate, (_TILES, _INT, _INT, _TILES, _INT)),
     Loop(_expand_each, (*_KERNEL, _SINGLES, _TILES, _SINGLES, _ROWS)),
     Loop(_expand, (*_KERNEL, _SINGLES, _TILES, _TILES, _ROWS)),
-    Loop(_expand_each_one, (*_KERNEL, _SINGLES, _TILES, _SINGLES, _ROWS)),
-    Loop(_expand_one, (*_KERNEL, _SINGLES, _TILES, _TILES, _ROWS)),
     Loop(_pairwise, (_INT, _FLOAT, _FLOAT, _ROWS, _ROWS, _ROWS)),
     Loop(_pairwise, (*_KERNEL, _SINGLES, _SINGLES, _SINGLES)),
     Loop(_follow, (_ROWS, _ROWS, *_FUNCTIONS, _INT, _ROWS)),
-    Loop(_follow_one, (*_KERNEL, _SINGLES, _ROWS, *_FUNCTIONS, _ROWS)),
-    Loop(_add_one, (*_KERNEL, _SINGLES, _SINGLES, _ROWS, _ROWS)),
     Loop(_ask_one, (*_SUM, *_SUM, _TILES, _TILES, *(3 * [_SINGLES]), _ROWS, *_SAY)),
     Loop(_learn_one, (*_KERNEL, _SINGLES, _FLOAT, _INT, *_FUNCTIONS, *_SAY)),
     Loop(_add, (_ROWS, _NUMBERS, _ROWS, _ROWS)),
