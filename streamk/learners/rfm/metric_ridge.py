@@ -395,9 +395,9 @@ class MetricRidge(OnlineKernelRidge):
         self._settle()
         super()._fit_centers(fitted)
         self._sums = None
+        self._said.clear()
         if self._base is not None:
             self._base.fit_outputs(fitted)
-            self._said.clear()
             self.__dict__.pop("_of_base", None)
 
     # State
