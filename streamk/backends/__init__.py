@@ -232,6 +232,17 @@ class KernelNumbers(NamedTuple):
     scale: float
 
 
+class KernelSum(NamedTuple):
+    """The function ``sum of a_j k(x, z_j)`` of centers, see `numba_backend.centers`."""
+
+    code: int
+    parameter: float
+    factor: Any
+    """As of `sum_factor`."""
+    laid: Array
+    A: Array
+
+
 class Span(NamedTuple):
     """The landmarks."""
 

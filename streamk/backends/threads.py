@@ -23,6 +23,7 @@ that, and more where there are many threads, since each of them waits for the in
 _BRIEF = 1 << 15
 """Numbers of a part of a batch that takes microseconds: another thread can have the interpreter
 between two of them."""
+_WHOLE = (slice(None),)
 _NICENESS = 5
 """Niceness that a thread which yields adds to its own: beside one as busy it has a fourth of a
 core. It cannot be taken back, so that much more would stop it for long beside other programs."""
@@ -218,5 +219,7 @@ def pieces(X: Any) -> Iterable[slice]:
     >>> pieces(np.zeros((40_000, 2)))
     [slice(0, 16384, None), slice(16384, 32768, None), slice(32768, 49152, None)]
     """
+    if 0 < X.size <= _BRIEF:
+        return _WHOLE
     step = max(1, _BRIEF // max(1, X.shape[1]))
     return [slice(first, first + step) for first in range(0, len(X), step)]

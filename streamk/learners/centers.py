@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
-from streamk.backends import FEW, GROUP, Functions, KernelCode, loops
+from streamk.backends import FEW, GROUP, Functions, KernelCode, KernelSum, loops, sum_factor
 from streamk.backends.threads import divide
 from streamk.declared import NON_NEGATIVE, Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, StateError
@@ -34,7 +34,7 @@ SETTLED = 4096
 """Events after which the constant stays."""
 _MEMORY = 2_000
 """Events that the choice among regularizations looks back on."""
-_RECENT = 256
+KEPT = 256
 """Events whose outputs are kept."""
 
 
@@ -60,9 +60,12 @@ class Centers:
     array([[1.]])
     """
 
+    _TYPE: ClassVar[np.dtype[Any]] = np.dtype(np.float32)
+
     def __init__(self, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int) -> None:
         self._mapped = kernel.mapped
         self._kernel = kernel.numbers
+        self._factor = sum_factor(*self._kernel, self._TYPE)
         self.capacity, self.n_outputs = capacity, n_outputs
         self.n_seen = 0
         """Centers that there ever were."""
@@ -152,6 +155,13 @@ class Centers:
         flops = len(X) * len(self) * (X.shape[1] + GROUP)
         divide(-(-len(X) // _ROWS), flops, expand)
         return F
+
+    @property
+    def sum(self) -> KernelSum:
+        """The function as compiled loops take it."""
+        code, parameter, _ = self._kernel
+        laid = self._laid[: -(-len(self) // GROUP)]
+        return KernelSum(code, parameter, self._factor, laid, self._A)
 
     def clear(self) -> None:
         """Have no centers, as if there never were any."""
@@ -377,7 +387,7 @@ class OnCenters(Supervised):
         known = self._recent.pop(key, None)
         if known is None:
             known = self._outputs_of(X)
-            if len(self._recent) < _RECENT:
+            if len(self._recent) < KEPT:
                 self._recent[key] = known
         return known.copy()
 

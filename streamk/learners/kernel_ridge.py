@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from streamk.declared import count
@@ -163,14 +164,15 @@ class OnlineKernelRidge(OnCenters):
 
     def _correct(self, slots: Numbers) -> None:
         """Solve for the coefficients of some centers, given all others."""
-        centers, m, each = self._centers, len(slots), len(self._ridges)
-        X, A = centers.points[slots], centers.coefficients(slots).astype(np.float64)
-        K, ridges = self.kernel.pairwise(X), self._ridges[:, None, None]
-        A = A.reshape(m, each, -1).transpose(1, 0, 2)
-        F = self._outputs_at(slots).reshape(m, each, -1).transpose(1, 0, 2)
-        residual = self._targets(centers.labels[slots]) - self._constant - F - ridges * A
-        A = A + np.linalg.solve(K + ridges * np.eye(m), residual)
-        centers.set_coefficients(slots, bounded(A.transpose(1, 0, 2).reshape(m, -1)))
+        centers, outputs = self._centers, len(self._constant)
+        A = centers.coefficients(slots).astype(np.float64)
+        K, F = self.kernel.pairwise(centers.points[slots]), self._outputs_at(slots)
+        Y = self._targets(centers.labels[slots]) - self._constant
+        for place, ridge in enumerate(self._ridges.tolist()):
+            own = slice(place * outputs, (place + 1) * outputs)
+            if ridge < np.inf:  # else all coefficients are 0
+                A[:, own] += _solved(K, ridge, Y - F[:, own] - ridge * A[:, own])
+        centers.set_coefficients(slots, bounded(A))
 
     def _outputs_at(self, slots: Numbers) -> Numbers:
         """Return the outputs of some centers, float64 (n, width)."""
@@ -222,6 +224,14 @@ class OnlineKernelRidge(OnCenters):
         slots = (np.arange(kept.n_seen - len(kept), kept.n_seen) % kept.capacity)[-events:]
         theirs = np.concatenate([kept.points[slots], other._pending])[-events:]
         return theirs, np.concatenate([kept.labels[slots], other._pending_labels])[-events:]
+
+
+def _solved(K: Numbers, ridge: float, Y: Numbers) -> Numbers:
+    """Return ``(K + r I)^-1 Y``, float64 (n, outputs)."""
+    M = K.copy()
+    M.reshape(-1)[:: len(M) + 1] += ridge
+    _, found, failed = scipy.linalg.lapack.dposv(M, Y)
+    return np.asarray(np.linalg.solve(M, Y) if failed else found)
 
 
 def _largest(numbers: Numbers, count: int) -> Numbers:

@@ -88,6 +88,10 @@ class Learns(Protocol):
 F = TypeVar("F", bound=Learns)
 
 
+_TOGETHER = 32
+"""Single events that are handed over to a function at a time."""
+
+
 class Replacement(Generic[F]):
     """A function that is made in the background, and learns there what comes in the meantime.
 
@@ -102,6 +106,8 @@ class Replacement(Generic[F]):
         """All that has followed, for a forked process."""
         self._future = self._before = begun(REPLACEMENTS, make)
         self._events: deque[tuple[NDArray[Any], ...]] | None = None
+        self._held: list[tuple[NDArray[Any], ...]] = []
+        """Events that are not handed over yet."""
 
     @classmethod
     def of(cls, data: Any, clock: int, make: Callable[[], F], owner: str) -> Replacement[F]:
@@ -138,7 +144,7 @@ class Replacement(Generic[F]):
 
     def then(self, follow: Callable[[F], Any]) -> None:
         """Apply a change to the function, as soon as it is there."""
-        self._renew()
+        self._hand_over()
         self._events = None
         self._steps.append(follow)
         self._follow(follow)
@@ -152,10 +158,20 @@ class Replacement(Generic[F]):
         """
         self._renew()
         self._steps.append(lambda function: function.learn(*arrays))
+        self._held.append(arrays)
+        if len(arrays[0]) > 1 or len(self._held) == _TOGETHER:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Have the function learn the events that are held."""
+        self._renew()
+        if not self._held:
+            return
         if self._events is None:
             self._events = deque()
         events = self._events
-        events.append(arrays)
+        events.extend(self._held)
+        self._held.clear()
 
         def learn(function: F) -> None:
             waiting = [events.popleft() for _ in range(len(events))]
@@ -186,31 +202,31 @@ class Replacement(Generic[F]):
                 step(function)
             return function
 
-        self._process, self._events = os.getpid(), None
+        self._process, self._events, self._held = os.getpid(), None, []
         self._future = self._before = begun(REPLACEMENTS, work)
 
     @property
     def late(self) -> bool:
         """True if more is left to be done than to follow what happened last."""
-        self._renew()
+        self._hand_over()
         return not self._before.done()
 
     def wait(self) -> float:
         """Wait until it is there, or has failed, and return for how many seconds."""
-        self._renew()
+        self._hand_over()
         began = time.perf_counter()
         self._future.exception()
         return time.perf_counter() - began
 
     def result(self) -> F:
         """Return the function; raise what its making, or a prediction that overflowed, raised."""
-        self._renew()
+        self._hand_over()
         return self._future.result()
 
     @property
     def failure(self) -> StreamkError | None:
         """The error of the background thread; None without one."""
-        self._renew()
+        self._hand_over()
         found = self._future.exception()
         if found is not None and not isinstance(found, StreamkError):
             raise found
@@ -260,8 +276,8 @@ class EventBuffer:
 
     def add(self, X: Matrix, y: Matrix) -> None:
         """Take events X (n, d) with labels y (n,), each in its turn."""
-        if len(X) == 1 and len(self) == self.size:
-            self._replace(X[0], float(y[0]))
+        if len(X) == 1 and (self._count < len(self._y) or self._count == self.size):
+            self._put(X[0], float(y[0]))
             return
         room = max(0, min(len(X), self.size - len(self)))
         numbers = np.arange(self.seen, self.seen + len(X))
@@ -281,11 +297,15 @@ class EventBuffer:
             self._X[to], self._y[to] = X[room + rows], y[room + rows]
             self._numbers[to] = numbers[rows]
 
-    def _replace(self, x: Matrix, y: float) -> None:
-        """Do `add` for an event (d,) where there is no room, in a tenth of the time."""
-        number, place = self.seen, self.seen % self.size
+    def _put(self, x: Matrix, y: float) -> None:
+        """Do `add` for an event (d,) for which there is an array, in a tenth of the time."""
+        number, place = self.seen, self._count
         self.seen += 1
-        if self.kind == "reservoir":
+        if place < self.size:
+            self._count += 1
+        elif self.kind == "recent":
+            place = number % self.size
+        else:
             place = int(self._drawn(number // _DRAWN)[number % _DRAWN] * (number + 1))
         if place < self.size:
             self._X[place], self._y[place], self._numbers[place] = x, y, number

@@ -18,6 +18,7 @@ _FAR, _NEAR = 1.0, 0.3
 replaced; and what two estimates from one stream may be apart by."""
 _CLOSEST = 1e-3
 """Median distance at least."""
+_NOTHING: tuple[bytes, NDArray[np.float64]] = (b"", np.zeros((1, 0)))
 
 
 class HysteresisScaler:
@@ -41,6 +42,8 @@ class HysteresisScaler:
         self.center: NDArray[np.float64] = np.zeros(0)
         self.inverse: NDArray[np.float64] = np.zeros(0)
         self.distance: NDArray[np.float64] = np.ones(1)
+        self._last = _NOTHING
+        """A single event, which is mostly predicted and then learned, and what it is scaled."""
 
     @property
     def nbytes(self) -> int:
@@ -48,20 +51,30 @@ class HysteresisScaler:
         return sum(array.nbytes for array in self.arrays().values())
 
     def transform(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return events scaled so that their median distance is the root of 2, 0 where missing."""
+        """Return events scaled so that their median distance is the root of 2, 0 where missing.
+
+        A single one may be the array that was returned before, and is not to be written to.
+        """
+        key = X.tobytes() if len(X) == 1 else b""
+        if key and key == self._last[0]:
+            return self._last[1]
         if X.shape[1] != len(self.center):
             raise ValueError(f"{X.shape[1]} columns for a scale of {len(self.center)}")
         Z, scale = np.array(X, np.float64, order="C"), math.sqrt(2.0) / float(self.distance[0])
         loops.scaling.standardize(Z, self.center, self.inverse, scale)
+        if key:
+            self._last = key, Z
         return Z
 
     def take(self, scale: RunningQuantiles) -> None:
         """Become a copy of a scale of the same columns."""
+        self._last = _NOTHING
         self.center, self.inverse = scale.center.copy(), scale.inverse.copy()
         self.distance = np.array([max(scale.distance, _CLOSEST)])
 
     def follow(self, scale: RunningQuantiles) -> None:
         """Take over what has moved far in a scale of the same columns."""
+        self._last = _NOTHING
         new = HysteresisScaler()
         new.take(scale)
         moved = self._apart(new, _FAR)
@@ -71,6 +84,7 @@ class HysteresisScaler:
 
     def add_columns(self, scale: RunningQuantiles) -> None:
         """Append the columns that a scale has besides."""
+        self._last = _NOTHING
         known = len(self.center)
         self.center = np.append(self.center, scale.center[known:])
         self.inverse = np.append(self.inverse, scale.inverse[known:])
@@ -111,6 +125,7 @@ class HysteresisScaler:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take back what `arrays` gave; raise StateError if an array is missing or does not fit."""
+        self._last = _NOTHING
         for name, array in taken(_DECLARED, arrays, {}, "a steady scale")[0].items():
             setattr(self, name, array.copy())
 

@@ -7,7 +7,7 @@ import pytest
 
 from streamk import kernels
 from streamk.backends import FEW, GROUP, Functions, loops
-from streamk.learners.centers import own_kernels
+from streamk.learners.centers import Centers, own_kernels, targets_of
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,49 @@ def test_functions_are_learned_event_by_event(
     compiled.expand(numbers, U[:1], laid, A, alone)
     compiled.add(K[:1], np.zeros(1, np.int64), learned.A, alone)
     np.testing.assert_array_equal(alone[0], F[0])
+
+
+@pytest.mark.parametrize(("margins", "outputs"), [(0, 1), (1, 1), (3, 3), (40, 40)])
+@pytest.mark.parametrize("centers", [0, 70])
+def test_a_single_event_is_predicted_and_learned_as_in_a_batch(
+    margins: int, outputs: int, centers: int
+) -> None:
+    rng, own, base = np.random.default_rng(1), kernels.Laplacian(), kernels.Matern(nu=0.5)
+    X, ridges = rng.normal(size=(6, 3)).astype(np.float32), np.array([0.5, np.inf])
+    parts = []
+    for kernel, width in ((own, 2 * outputs), (base, outputs), (base, outputs)):
+        part = Centers(kernel, 100, n_columns=3, n_outputs=width)
+        Z, A = rng.normal(size=(centers, 3)), rng.normal(size=(centers, width))
+        part.append(Z, np.zeros(centers), A)
+        parts.append(part)
+    first, done, last = (part.sum for part in parts)
+    sums = (*first, *done, *last[3:])
+    constant, errors = rng.normal(size=outputs), np.array([2.0, 1.0])
+    learned = Functions(ridges, rng.normal(size=(6, 2 * outputs)), np.zeros(2))
+    batch = Functions(ridges, learned.A.copy(), np.zeros(2))
+    given, said, x = np.empty((1, 2 * outputs)), np.empty((1, outputs)), X[5:]
+    loops.centers.ask_one(sums, x, x, X[:5], learned.A, errors, constant, 1e300, given, said)
+    of_base = parts[1].outputs(x) + parts[2].outputs(x)
+    F = parts[0].outputs(x) + np.concatenate([of_base, of_base], axis=1)
+    np.testing.assert_array_equal(given, F)
+    Y = targets_of(np.array([1.0]), margins) - constant
+    loops.centers.follow(own_kernels(own, x, X), Y, batch, 5, F)
+    np.testing.assert_array_equal(said, F[:, outputs:] + constant)
+    again = np.empty((1, outputs))
+    loops.centers.learn_one(sums, X, 1.0, margins, *learned, errors, constant, 1e300, given, again)
+    np.testing.assert_array_equal(given, F)
+    np.testing.assert_array_equal(again, said)
+    for one, other in zip(learned, batch, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_overflows_is_said_to_be_large() -> None:
+    none = Centers(kernels.Laplacian(), 1, n_columns=1, n_outputs=2).sum
+    x, given, said = np.zeros((1, 1), np.float32), np.zeros((1, 2)), np.empty((1, 2))
+    for f, expected in ((np.inf, 1e300), (-np.inf, -1e300), (np.nan, 0.0), (2.0, 2.0)):
+        constant = np.array([f, -f])
+        loops.centers.ask_one(
+            (*none, *none, *none[3:]), x, x, x[:0], np.zeros((0, 2)), np.zeros(1), constant, 1e300,
+            given, said,
+        )  # fmt: skip
+        assert said.tolist() == [[expected, -expected]]

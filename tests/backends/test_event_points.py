@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamk.backends import OUTERMOST, ColumnMap
 from streamk.backends.numba_backend import scaling
 from streamk.kernels import Linear
-from streamk.learners.rfm.splits import Splits
+from streamk.learners.rfm.splits import EventMap, Splits
 
 Numbers = NDArray[Any]
 
@@ -116,7 +116,8 @@ def test_leaves_are_those_of_the_half_spaces(count: int) -> None:
             right = float(point @ splits.directions[at].astype(np.float64)) > splits.thresholds[at]
             at = int(splits.children[at, int(right)])
         assert leaf == -1 - at
-    one = np.empty(1, np.int64)
     for row in (0, 7, 499):
-        scaling.leaf(points[row : row + 1], splits.directions, *tree, one)
-        assert one[0] == leaves[row]
+        x = points[row : row + 1]
+        leaf, point = EventMap.identity(3).place(x, splits)
+        assert leaf == leaves[row]
+        assert_same_bits(point, x)

@@ -16,16 +16,26 @@ about as long as its share of many.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, sum_factor
-from streamk.backends.numba_backend.compiling import compiled, exact, short
+from streamk.backends.numba_backend.compiling import compiled, exact, exact_part, short
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
-__all__ = ["add", "add_one", "expand", "follow", "follow_one", "lay"]
+__all__ = [
+    "add",
+    "add_one",
+    "ask_one",
+    "expand",
+    "follow",
+    "follow_one",
+    "lay",
+    "learn_one",
+]
 
 _ROWS = 32
 """Rows of a tile."""
@@ -216,3 +226,90 @@ def follow_one(
     """Do `follow` for a single event, the last of the points (m, d), float32."""
     f = sum_factor(kernel.code, kernel.parameter, kernel.scale, points.dtype)
     _follow_one(kernel.code, kernel.parameter, f, with_columns(points), Y, *functions, outputs)
+
+
+@exact_part
+def _say(F: Any, errors: Any, constant: Any, most: Any, said: Any) -> None:
+    """Write the outputs of the function with the least error, bounded; no number is 0."""
+    best, each = 0, len(constant)
+    for r in range(1, len(errors)):
+        if errors[r] < errors[best]:
+            best = r
+    for o in range(each):
+        f = F[0, best * each + o] + constant[o]
+        said[0, o] = 0.0 if math.isnan(f) else min(max(f, -most), most)
+
+
+@exact_part
+def _give(code: Any, parameter: Any, f: Any, x: Any, laid: Any, A: Any, out: Any) -> None:
+    if A.shape[2] == 1:
+        _expand_each(code, parameter, f, x, laid, A.reshape((A.shape[0], A.shape[1])), out)
+    else:
+        _expand(code, parameter, f, x, laid, A, out)
+
+
+@short
+def _ask_one(
+    code: Any, parameter: Any, f: Any, laid: Any, A: Any,
+    base_code: Any, base_parameter: Any, base_f: Any, done: Any, B: Any, last: Any, C: Any,
+    x: Any, u: Any, points: Any, pending: Any, errors: Any, constant: Any, most: Any, given: Any,
+    said: Any,
+) -> None:  # fmt: skip
+    each = len(constant)
+    _give(code, parameter, f, x, laid, A, given)
+    if done.shape[0] or last.shape[0]:
+        both = np.empty((2, 1, each))
+        _give(base_code, base_parameter, base_f, u, done, B, both[0])
+        _give(base_code, base_parameter, base_f, u, last, C, both[1])
+        for o in range(given.shape[1]):
+            given[0, o] += both[0, 0, o % each] + both[1, 0, o % each]
+    F = given.copy()
+    if points.shape[0]:
+        _add_one(code, parameter, f, x, points, pending, F)
+    _say(F, errors, constant, most, said)
+
+
+def ask_one(
+    sums: tuple[Any, ...], x: Any, u: Any, points: Any, pending: Any, errors: Any, constant: Any,
+    most: float, given: Any, said: Any,
+) -> None:  # fmt: skip
+    """Predict a single event by several functions of the same centers.
+
+    To what its centers give, each function adds what the two parts of the base do: all of that is
+    written to `given` (1, functions times outputs). Then come centers (m, d) with the first rows of
+    the coefficients `pending`, as of `add`. The outputs of the function with the least of the
+    errors (functions,) and the constant (outputs,), bounded by `most`, are written to `said`
+    (1, outputs). The sums are the numbers of the own `KernelSum`, and of those of the base, which
+    have one kernel. The event is x (1, d) for the own kernel, and u for that of the base.
+    """
+    _ask_one(*sums, x, u, points, pending, errors, constant, most, given, said)
+
+
+@short
+def _learn_one(
+    code: Any, parameter: Any, f: Any, points: Any, y: Any, margins: Any, ridges: Any, A: Any,
+    now: Any, errors: Any, constant: Any, most: Any, F: Any, said: Any,
+) -> None:  # fmt: skip
+    Y = np.empty((1, len(constant)))
+    for o in range(len(constant)):
+        if margins:
+            Y[0, o] = (1.0 if y == (o if margins > 1 else 1) else -1.0) - constant[o]
+        else:
+            Y[0, o] = y - constant[o]
+    _follow_one(code, parameter, f, points, Y, ridges, A, now, F)
+    _say(F, errors, constant, most, said)
+
+
+def learn_one(
+    sums: tuple[Any, ...], points: Any, y: float, margins: int, ridges: Any, A: Any, now: Any,
+    errors: Any, constant: Any, most: float, F: Any, said: Any,
+) -> None:  # fmt: skip
+    """Do `follow_one` for an event with a label, and write its outputs before to `said`.
+
+    Sums, and what is said, are those of `ask_one`, and F is what that has given. Margins are the
+    outputs where labels are numbers of classes, and 0 where they are numbers.
+    """
+    code, parameter, f = sums[:3]
+    _learn_one(
+        code, parameter, f, points, y, margins, ridges, A, now, errors, constant, most, F, said
+    )

@@ -246,8 +246,13 @@ def slopes(F: Any, classes: Any, factor: float, most: float, sums: Any) -> None:
 
 
 @short
-def _missed_by(F: Any, y: Any, classes: Any, furthest: Any, most: Any, total: Any) -> Any:
+def _missed_by(
+    F: Any, y: Any, classes: Any, furthest: Any, most: Any, total: Any, factor: Any, far: Any,
+    sums: Any,
+) -> Any:  # fmt: skip
     outputs = F.shape[1]
+    if classes:
+        _add_slopes(F, y, factor, far, sums)
     for i in range(F.shape[0]):
         error = 0.0
         for o in range(outputs):
@@ -261,12 +266,16 @@ def _missed_by(F: Any, y: Any, classes: Any, furthest: Any, most: Any, total: An
     return total
 
 
-def missed(F: Any, y: Any, classes: bool, furthest: float, most: float, total: float) -> float:
+def missed(
+    F: Any, y: Any, classes: bool, furthest: float, most: float, total: float,
+    calibration: tuple[float, float, Any],
+) -> float:  # fmt: skip
     """Return the total with the errors of outputs (n, outputs) added, event by event.
 
     Of classes, whose targets are 1 and -1, an event's is the sum of squares of its margins'
-    errors up to `furthest`, of numbers that of absolute errors; up to `most`.
+    errors up to `furthest`, of numbers that of absolute errors; up to `most`. Of classes it does
+    `slopes`, too, for a calibration's factor, most and sums.
     """
     for some in pieces(F):
-        total = _missed_by(F[some], y[some], classes, furthest, most, total)
+        total = _missed_by(F[some], y[some], classes, furthest, most, total, *calibration)
     return total

@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import FAIR_COIN, FARTHEST, GROUP, LARGEST, OUTERMOST, ROUNDING, ColumnMap
+from streamk.backends import (
+    FAIR_COIN,
+    FARTHEST,
+    GROUP,
+    LARGEST,
+    OUTERMOST,
+    ROUNDING,
+    ColumnMap,
+)
 from streamk.backends.numba_backend.compiling import exact, exact_part, short
 from streamk.backends.numba_backend.pairwise import dot, lay
 from streamk.backends.threads import pieces
@@ -173,20 +181,46 @@ def leaves(products: Any, thresholds: Any, children: Any, out: Any) -> None:
         out[i] = -1 - at
 
 
-@short
-def leaf(point: Any, directions: Any, thresholds: Any, children: Any, out: Any) -> None:
-    """Do `leaves` for a single point (1, d), with its products in float64.
-
-    Point and directions (splits, d) are float32.
-    """
-    splits, d = directions.shape
-    groups = (splits + GROUP - 1) // GROUP
+@exact_part
+def _products(rows: Any, x: Any) -> Any:
+    """Return the products of rows (n, d) with x (1, d), float64: (1, n) and what fills a group."""
+    n, d = rows.shape
+    groups = (n + GROUP - 1) // GROUP
     P, products = np.empty((groups, d, GROUP)), np.empty((1, groups * GROUP))
-    lay(directions.astype(np.float64), 0, P)
-    x = point.astype(np.float64)
+    lay(rows, 0, P)
     for g in range(groups):
         dot(P, x, products, g * d * GROUP, 0, g * GROUP, d, d, 1, 1.0)
-    leaves(products, thresholds, children, out)
+    return products
+
+
+@short
+def _place(
+    P: Any, medians: Any, means: Any, factors: Any, values: Any, ranks: Any, ends: Any, scaled: Any,
+    root: Any, most: Any, directions: Any, thresholds: Any, children: Any, out: Any,
+) -> Any:  # fmt: skip
+    _scale_some(P, medians, means, factors, values, ranks, ends, scaled)
+    if root.shape[0] == 1:
+        _bound_some(P, root[0], most, out)
+    else:
+        ones = np.ones(P.shape[1])
+        _bound_some(_products(root, P)[:, : len(ones)], ones, most, out)
+    if not len(thresholds):
+        return 0
+    leaf = np.empty(1, np.int64)
+    products = _products(directions.astype(np.float64), out.astype(np.float64))
+    leaves(products, thresholds, children, leaf)
+    return leaf[0]
+
+
+def place(
+    event: Any, columns: ColumnMap, scaled: float, root: Any, most: float, splits: Any, out: Any
+) -> int:
+    """Do `scale`, `bound` and `leaves` for a single event (1, d), float64, and return its leaf.
+
+    The event is lost, and `out` gets its point. The root is one row of factors, or as many rows as
+    there are columns. Splits are directions (splits, d), float32, thresholds and children.
+    """
+    return int(_place(event, *columns, scaled, root, most, *splits, out))
 
 
 @short

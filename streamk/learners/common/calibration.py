@@ -63,7 +63,12 @@ class Calibration:
 
     def add(self, F: Numbers, classes: Numbers) -> None:
         """Take in margins F (n, outputs) from before their events of these classes (n,)."""
-        loops.learning.slopes(F, classes, self.factor, _FAR, self._now)
+        loops.learning.slopes(F, classes, *self.sums)
+
+    @property
+    def sums(self) -> tuple[float, float, Numbers]:
+        """What loops take in margins by."""
+        return self.factor, _FAR, self._now
 
     def close(self, n: int) -> None:
         """Take a step, after n events since the last one."""

@@ -31,7 +31,7 @@ _LEAST_WHOLE, _MOST_WHOLE = -(1 << 63), (1 << 64) - 1
 
 Matrix = NDArray[np.float64]
 
-_MOST = 1e300
+LARGEST_OUTPUT = 1e300
 """Outputs are bounded by this: twice an output, and the difference of two, are numbers too."""
 _MOST_SINGLE = 1e36
 Choice: TypeAlias = "str | Mapping[Any, float]"
@@ -331,7 +331,7 @@ def bounded(F: NDArray[Any]) -> NDArray[Any]:
     >>> bounded(np.array([[1.0, np.inf, -np.inf, np.nan]]))
     array([[ 1.e+000,  1.e+300, -1.e+300,  0.e+000]])
     """
-    most = _MOST if F.dtype == np.float64 else _MOST_SINGLE
+    most = LARGEST_OUTPUT if F.dtype == np.float64 else _MOST_SINGLE
     if (np.abs(F) <= most).all():
         return F
     return np.asarray(np.clip(np.nan_to_num(F), -most, most))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends.threads import sum_of_squares
 from streamk.declared import FINITE, Declared, Domain, count, flag, reading, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
@@ -189,8 +191,8 @@ class ExternalExperts:
     @property
     def active(self) -> list[bool]:
         """True for each learner that does not rest."""
-        pairs = zip(self._rests.active, self._too_wide, strict=True)
-        return [active and not ended for active, ended in pairs]
+        pairs = zip(self._rests.active, self._learners, strict=True)
+        return [active and not learner.is_too_wide for active, learner in pairs]
 
     @property
     def _too_wide(self) -> list[bool]:
@@ -321,11 +323,12 @@ class ExternalExperts:
         n_outputs : int
             Of the pool's experts.
         """
-        out = np.full((len(events), len(self), n_outputs), np.nan, np.float32)
+        out = np.empty((len(events), len(self), n_outputs), np.float32)
         active = self.active
         Z = self._scale.transform(events) if any(active) else events
         for place, learner in enumerate(self._learners):
             if not active[place]:
+                out[:, place] = np.nan
                 continue
             F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
             out[:, place] = self._scores(learner, F, n_outputs)
@@ -335,7 +338,7 @@ class ExternalExperts:
         self, learner: OfOneKernel, F: NDArray[np.float64], n_outputs: int
     ) -> NDArray[np.float64]:
         """Return the scores (n, n_outputs) of a learner's outputs F, as it is now."""
-        if not np.isfinite(F).all():
+        if not math.isfinite(sum_of_squares(F)):
             F = np.nan_to_num(F)
         if not self._is_classifier:
             F = F * self._unit[0] + self._unit[1]

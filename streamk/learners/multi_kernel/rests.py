@@ -179,12 +179,12 @@ class Rests:
     def __init__(self, can_rest: list[bool]) -> None:
         self._known = np.zeros((len(can_rest), 6))
         self._known[:, _KIND] = np.where(can_rest, _ACTIVE, _FREE)
-        self._known[:] = _begun(self._known)
+        self.begin()
 
-    @property
-    def active(self) -> list[bool]:
+    def _note(self) -> None:
+        """Note which are active."""
+        self.active = [bool(found != _RESTS) for found in self._known[:, _KIND]]
         """True for each expert that does not rest."""
-        return [bool(found != _RESTS) for found in self._known[:, _KIND]]
 
     def review(self, worth: NDArray[np.float64], *, alarm: bool = False) -> list[Change]:
         """Take in what each was worth (n,) since the last review; return those that change.
@@ -206,11 +206,13 @@ class Rests:
                 found = _review_resting(place, known, alarm)
             if found is not None:
                 changed.append(found)
+        self._note()
         return changed
 
     def begin(self) -> None:
         """Have all be active, as at the beginning."""
         self._known[:] = _begun(self._known)
+        self._note()
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Return everything needed to go on exactly from here, by name."""
@@ -232,6 +234,7 @@ class Rests:
         if not fits.all() or (counts < _NONE).any() or (counts[:, :2] < 0.0).any():
             raise StateError(f"array 'rests' of {owner} does not fit its learners")
         self._known[:] = found
+        self._note()
 
 
 def _begun(known: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -246,6 +246,8 @@ class FeatureMachine(Supervised):
         """It keeps events, and learns nothing of them."""
         self.is_too_wide = False
         """It rests for good, since there are more columns and classes than `max_width`."""
+        self._until = 0
+        """Event after which more may be to do than to learn, if it is still to come."""
         self._begin_empty()
         self.n_events = self.n_takeovers = self.n_waits = 0
         self.seconds_waited = 0.0
@@ -308,20 +310,20 @@ class FeatureMachine(Supervised):
 
     # Learning
 
+    def learn_encoded(self, events: Numbers, numbers: Numbers, asked: Asked | None = None) -> None:
+        """Learn from events whose labels are there, see `Supervised.learn_encoded`."""
+        self._learn_labelled(events, numbers, asked)
+
     def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
         """Predict and learn events that all have labels."""
+        if self.n_events + len(events) < self._until:
+            self._learn_some(events, numbers, asked)
+            return
         self._compare_if_due()
         at = 0
         while at < len(events):
             stop = min(len(events), at + self._stop() - self.n_events)
-            if not self.rests:
-                part = asked and asked.part(at, stop)
-                self._function.learn(events[at:stop], numbers[at:stop], part)
-            elif asked is not None:
-                asked.add(self.decide_checked(asked.of(events)[at:stop]))
-            if not self.is_too_wide:
-                self._keep(events[at:stop], numbers[at:stop])
-            self.n_events += stop - at
+            self._learn_some(events[at:stop], numbers[at:stop], asked and asked.part(at, stop))
             if self.n_events % WINDOW == 0:
                 self._count()
             if self.watches and not self.rests:
@@ -329,6 +331,17 @@ class FeatureMachine(Supervised):
                 self._when.look(self.n_events, self._function.missed, is_known=known)
             self._turn()
             at = stop
+        self._until = self._stop()
+
+    def _learn_some(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
+        """Predict and learn events among which nothing else is to be done."""
+        if not self.rests:
+            self._function.learn(events, numbers, asked)
+        elif asked is not None:
+            asked.add(self.decide_checked(asked.of(events)))
+        if not self.is_too_wide:
+            self._keep(events, numbers)
+        self.n_events += len(events)
 
     def _count(self) -> None:
         """Count the operations of a window, and solve for no more events if there are none left."""
@@ -345,12 +358,11 @@ class FeatureMachine(Supervised):
 
     def _keep(self, events: Numbers, numbers: Numbers) -> None:
         """Keep events, and have the function that is being made learn them."""
-        # Copies: whose the events are may write over them before the background reads them.
-        X, y = events.copy(), numbers.copy()
-        self._recent.add(X, y)
-        self._sample.add(X, y)
+        self._recent.add(events, numbers)
+        self._sample.add(events, numbers)
         if self._next is not None:
-            self._next.learn(X, y)
+            # Copies: whose the events are may write over them before the background reads them.
+            self._next.learn(events.copy(), numbers.copy())
 
     def _stop(self) -> int:
         """Return after which event something is to be done besides learning."""
@@ -390,7 +402,7 @@ class FeatureMachine(Supervised):
 
         A function is made once, with the event after them, and taken over with the next one.
         """
-        self._when.start = max(self.first, len(events) + 1)
+        self._when.start, self._until = max(self.first, len(events) + 1), 0
         self.learn_encoded(events, labels)
 
     def last_events(self, most: int) -> tuple[Numbers, Numbers]:
@@ -401,7 +413,7 @@ class FeatureMachine(Supervised):
 
     def rest(self) -> None:
         """From now on keep events alone: the function stays, and no new one is made."""
-        self.rests, self._next = True, None
+        self.rests, self._next, self._until = True, None, 0
 
     def _end_if_too_wide(self) -> None:
         """Rest for good where there are too many columns and classes."""
@@ -437,6 +449,7 @@ class FeatureMachine(Supervised):
 
     def _begin(self, X: Numbers, y: Numbers, *, anew: bool = False) -> None:
         """Begin a metric of these events: anew, of those since errors rose."""
+        self._until = 0
         self._budget.spend(self._cost)
         self._when.begin(self.n_events, anew=anew)
         self._function.missed = 0.0
@@ -461,7 +474,7 @@ class FeatureMachine(Supervised):
         if new.late:  # its factors need not be there beside those of the function before
             self._function.forget_factors()
         self._wait(new)
-        self._next = None
+        self._next, self._until = None, 0
         changed = self._when.changed if self._when.is_anew else 0
         if changed:
             self._when.changed = 0

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import loops
 from streamk.declared import count, flag
 from streamk.errors import StateError
 from streamk.kernels import Kernel
-from streamk.learners.centers import targets_of
+from streamk.learners.centers import KEPT, targets_of
+from streamk.learners.common.classes import LARGEST_OUTPUT
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK, OnlineKernelRidge
 from streamk.learners.renewal import Background
@@ -26,6 +28,8 @@ _BLOCKS = {BLOCK: BLOCK // 4, 2 * BLOCK: BLOCK // 2, 4 * BLOCK: BLOCK // 2}
 factor, and without. And those of the next one while which a block is solved for."""
 _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
+_AT_ONCE = 1 << 21
+"""Numbers of centers up to which a single event keeps the interpreter: some 100 microseconds."""
 _LARGE = 1_024, 768
 """Events of a part from which on it takes long, if its factor is kept, and if not."""
 
@@ -61,14 +65,25 @@ class MetricRidge(OnlineKernelRidge):
 
     TYPE = "metric-ridge"
     WORK = BLOCK
-    RIDGES = (0.5, 1e9)
-    """By the last one nothing is learned but by the first part."""
+    RIDGES = (0.5, np.inf)
+    """By the last one nothing is learned but by the first part, whose outputs its function has."""
     _base: SolvedPart | None = None
     _next_base: Background[SolvedPart] | None = None
     """With the block that the centers are, while that is solved for."""
     _columns_since = 0
     """Columns that came since that was begun."""
     _keeps = True
+
+    def __init__(self, kernel: Kernel, **options: Any) -> None:
+        self._said: list[Numbers] = []
+        """Outputs of the first part, as it is, for the last events that no block has yet."""
+        self._sums: tuple[Any, ...] | None = None
+        """See `_noted`; None where it has changed since."""
+        super().__init__(kernel, **options)
+
+    def _make_room(self, X: Numbers, y: Numbers) -> None:
+        super()._make_room(X, y)
+        self._sums = None
 
     def begin(self, solution: Solution, capacity: int, X: Numbers, y: Numbers) -> None:
         """Solve for a first part of some events, before others are learned.
@@ -81,7 +96,7 @@ class MetricRidge(OnlineKernelRidge):
         self._base = SolvedPart(kernel, ridge, capacity, first=len(X), **sizes)
         if errors is None:
             errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
-        self._errors, self._settled = np.array(errors, np.float64), 0
+        self._errors, self._settled, self._sums = np.array(errors, np.float64), 0, None
         self._solve_with(X, y)
         self._fit_block()
 
@@ -127,6 +142,8 @@ class MetricRidge(OnlineKernelRidge):
         if self._columns_since:
             base.add_columns(self._columns_since)
         self._base, self._next_base, self._columns_since = base, None, 0
+        self._sums = None
+        self._said.clear()
         if not self._keeps:
             self._base.forget_factor()
         self._centers.clear()
@@ -143,8 +160,9 @@ class MetricRidge(OnlineKernelRidge):
         return self._takeover if early else self._block
 
     def _turn(self) -> None:
-        self._settle_if_due()
-        super()._turn()
+        if len(self._pending) >= self._takeover:
+            self._settle()
+            super()._turn()
 
     def _settle_if_due(self) -> None:
         """Take over the block that was solved for, at its event or after an interrupt there."""
@@ -239,10 +257,80 @@ class MetricRidge(OnlineKernelRidge):
 
         Returns what each was predicted before, float64 (n, outputs).
         """
+        if asked is None and len(points) == 1 and self._noted():
+            return self._learn_one(points, y)
         found: list[Numbers] = []
         self._found = found.append
         self._learn_labelled(points, y, asked)
         return np.concatenate(found) if found else np.zeros((0, self._n_outputs()))
+
+    def decide_checked(self, events: Numbers) -> Numbers:
+        """Outputs as of `decision_many`, of finite events of the dtype."""
+        if len(events) != 1 or not self._noted():
+            return super().decide_checked(events)
+        given, said = self._ask_one(events)
+        if len(self._recent) < KEPT:
+            self._recent[events.tobytes()] = given
+        return said
+
+    def _ask_one(self, point: Numbers) -> tuple[Numbers, Numbers]:
+        """Return what the centers give for a point (1, d), of each function, and its outputs."""
+        constant, base, pending = self._constant, self._base, self._pending
+        given, said = (
+            np.empty((1, self._pending_coefficients.shape[1])),
+            np.empty((1, len(constant))),
+        )
+        loops.centers.ask_one(
+            self._noted(),
+            self.kernel.mapped(point),
+            point if base is None else base.kernel.mapped(point),
+            self.kernel.mapped(pending) if len(pending) else pending,
+            self._pending_coefficients,
+            self._errors,
+            constant,
+            LARGEST_OUTPUT,
+            given,
+            said,
+        )
+        return given, said
+
+    def _noted(self) -> tuple[Any, ...]:
+        """Return both parts as loops take them; () if a single event takes long, or is nothing."""
+        if self._sums is None:
+            own = self._centers.sum
+            none = own._replace(laid=own.laid[:0])
+            done, last = (none, none) if self._base is None else self._base.sums
+            size = sum(part.laid.size for part in (own, done, last))
+            takes = self.columns and size <= _AT_ONCE
+            self._sums = (*own, *done, *last[3:]) if takes else ()
+        return self._sums
+
+    def _learn_one(self, point: Numbers, y: Numbers) -> Numbers:
+        """Learn a single point (1, d) with label y (1,); return what it was predicted before."""
+        self._settle_if_due()
+        F, constant = self._recent.pop(point.tobytes(), None), self._constant
+        if F is None:
+            F, _ = self._ask_one(point)
+        self._append(point, y)
+        said = np.empty((1, len(constant)))
+        loops.centers.learn_one(
+            self._noted(),
+            self.kernel.mapped(self._pending),
+            float(y[0]),
+            len(constant) * self.is_classifier,
+            self._ridges,
+            self._pending_coefficients,
+            self._errors_now,
+            self._errors,
+            constant,
+            LARGEST_OUTPUT,
+            F,
+            said,
+        )
+        self._said.append(F[:, -len(constant) :])
+        self.n_events += 1
+        self._turn()
+        return said
 
     def targets(self, y: Numbers) -> Numbers:
         """Return labels as they are learned, float64 (n, outputs)."""
@@ -250,6 +338,7 @@ class MetricRidge(OnlineKernelRidge):
 
     def _learn(self, X: Numbers, y: Numbers) -> Numbers:
         F = super()._learn(X, y)
+        self._said.append(F[:, -self._n_outputs() :])
         self._found(self._decided(F))
         return F
 
@@ -277,7 +366,8 @@ class MetricRidge(OnlineKernelRidge):
         return np.concatenate(len(self._ridges) * [F], axis=1)
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
-        base = self._base
+        base, said = self._base, np.concatenate(self._said or [np.zeros((0, self._n_outputs()))])
+        self._said.clear()
         if base is not None and base.grows:
             if base.n_last < _QUICK:
                 self._solve_with(X, y)
@@ -286,7 +376,8 @@ class MetricRidge(OnlineKernelRidge):
             self._solve_in_background()
             return
         if base is not None:
-            self._of_base[self._centers.next_slots(len(X))] = base.outputs(X)
+            slots = self._centers.next_slots(len(X))
+            self._of_base[slots] = said if len(said) == len(X) else base.outputs(X)
         super()._take_block(X, y, A)
 
     # Columns and outputs
@@ -303,6 +394,8 @@ class MetricRidge(OnlineKernelRidge):
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
         self._settle()
         super()._fit_centers(fitted)
+        self._sums = None
+        self._said.clear()
         if self._base is not None:
             self._base.fit_outputs(fitted)
             self.__dict__.pop("_of_base", None)

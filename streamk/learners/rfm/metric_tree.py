@@ -84,6 +84,8 @@ class MetricTree:
         self._kernel = kernel
         self._leaves = [self._new_leaf(columns, classes, capacity)]
         self._splits = Splits.none(columns or 0)
+        self._last: tuple[bytes, int, Numbers] = (b"", 0, np.zeros((1, 0), np.float32))
+        """A single event, its leaf and point."""
         self._calibration = Calibration()
 
     def _new_leaf(
@@ -115,6 +117,7 @@ class MetricTree:
         A leaf that cannot be divided takes the last points alone, see `_solved`.
         """
         centers, size = room
+        self._last = (b"", *self._last[1:])
         cut = halves(points) if len(points) >= size else None
         if cut is None:
             self._leaves[place] = self._solved(solution, points, y, centers)
@@ -259,6 +262,9 @@ class MetricTree:
 
     def learn(self, X: Numbers, y: Numbers, asked: Asked | None = None) -> None:
         """Learn events X (n, d) with labels y (n,) as numbers, one after the other."""
+        if len(X) == 1 and (asked is None or asked.events is None):
+            self._learn_one(X, y, asked)
+            return
         points, others = self.map.points(X), None
         if asked is not None and asked.events is not None:
             others = self.map.points(asked.events)
@@ -271,11 +277,33 @@ class MetricTree:
             self._weigh(F, y[at:stop])
             if asked is not None:
                 asked.add(said)
-            self.n_events += stop - at
-            if self.n_events % period == 0:
-                self._calibration.close(period)
-                self._tend()
+            self._turn(stop - at)
             at = stop
+
+    def _learn_one(self, x: Numbers, y: Numbers, asked: Asked | None) -> None:
+        """Learn an event (1, d) with label y (1,)."""
+        leaf, point = self._placed(x)
+        F = leaf.learn_points(point, y)
+        self._weigh(F, y)
+        if asked is not None:
+            asked.add(F)
+        self._turn(1)
+
+    def _placed(self, x: Numbers) -> tuple[MetricRidge, Numbers]:
+        """Return the leaf of an event (1, d), and its point; mostly it was predicted just now."""
+        key = x.tobytes()
+        if key != self._last[0]:
+            self._last = key, *self.map.place(x, self._splits)
+        _, leaf, point = self._last
+        return self._leaves[leaf], point
+
+    def _turn(self, events: int) -> None:
+        """Do what is to be done after so many events, which do not cross a period."""
+        period = _PERIODS[self.n_events >= _MANY_EVENTS]
+        self.n_events += events
+        if self.n_events % period == 0:
+            self._calibration.close(period)
+            self._tend()
 
     def _learn_rows(
         self, points: Numbers, y: Numbers, others: Numbers | None
@@ -285,9 +313,6 @@ class MetricTree:
         Returns their outputs before each was learned, and those of what was asked in their place.
         """
         leaves = self._splits.leaves_of(points)
-        if others is None and len(points) == 1:
-            F = self._leaves[int(leaves[0])].learn_points(points, y)
-            return F, F
         F = np.empty((len(points), self._leaves[0].n_outputs))
         if others is None:
             for leaf, rows in _grouped(leaves):
@@ -311,20 +336,19 @@ class MetricTree:
 
     def _weigh(self, F: Numbers, y: Numbers) -> None:
         """Take in how well events were predicted."""
-        if self.is_classifier:
-            self._calibration.add(F, y)
-        bounds = FURTHEST, _LARGEST_SUM
-        missed = loops.learning.missed(F, y, self.is_classifier, *bounds, self.missed)
+        known = FURTHEST, _LARGEST_SUM, self.missed, self._calibration.sums
+        missed = loops.learning.missed(F, y, self.is_classifier, *known)
         self.missed = min(missed, _LARGEST_SUM)
 
     def decide(self, X: Numbers) -> Numbers:
         """Return the outputs of events X (n, d), float64 (n, outputs)."""
         if self.columns is None:
             return self._leaves[0].decide_checked(X)
+        if len(X) == 1:
+            one, point = self._placed(X)
+            return one.decide_checked(point)
         points = self.map.points(X)
         leaves = self._splits.leaves_of(points)
-        if len(points) == 1:
-            return self._leaves[int(leaves[0])].decide_checked(points)
         F = np.empty((len(points), self._leaves[0].n_outputs))
         for leaf, rows in _grouped(leaves):
             F[rows] = self._leaves[leaf].decide_checked(points[rows])
@@ -342,7 +366,7 @@ class MetricTree:
 
     def extend(self, count: int) -> None:
         """Take up columns that were 0 in all events so far."""
-        self.map = self.map.extended(count)
+        self.map, self._last = self.map.extended(count), (b"", *self._last[1:])
         self._splits.extend(count)
         for leaf in self._leaves:
             leaf.extend(count)

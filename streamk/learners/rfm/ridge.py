@@ -11,7 +11,7 @@ import scipy
 from numpy.typing import NDArray
 
 from streamk import kernels
-from streamk.backends import GROUP, PANEL, loops
+from streamk.backends import GROUP, PANEL, KernelSum, loops
 from streamk.backends.memory import room
 from streamk.declared import Declared, Domain, count, flag, number, reading, taken
 from streamk.errors import StateError
@@ -432,6 +432,11 @@ class SolvedPart:
     def outputs(self, X: Numbers) -> Numbers:
         """Return the function of points X (n, d), float32: float64 (n, outputs)."""
         return self._done.outputs(X) + self._last.outputs(X)
+
+    @property
+    def sums(self) -> tuple[KernelSum, KernelSum]:
+        """Both parts of the function as compiled loops take them."""
+        return self._done.sum, self._last.sum
 
     def add_columns(self, count: int) -> None:
         """Append columns of zeros."""

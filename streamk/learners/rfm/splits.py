@@ -52,6 +52,21 @@ class EventMap:
             loops.scaling.bound(DOT.pairwise(P, root), self._ones, FURTHEST, points)
         return points
 
+    def place(self, x: Numbers, splits: Splits) -> tuple[int, Numbers]:
+        """Return the leaf of a finite event (1, d), and its point: bits of `points`."""
+        P, point = np.array(x, np.float64, order="C"), np.empty(x.shape, np.float32)
+        if x.shape[1] != len(self.columns.means) or splits.directions.shape[1] != x.shape[1]:
+            raise ValueError(f"{x.shape[1]} columns for a map of {len(self.columns.means)}")
+        tree = splits.directions, splits.thresholds, splits.children
+        root = self._rows
+        leaf = loops.scaling.place(P, self._column_map, _LARGEST, root, FURTHEST, tree, point)
+        return leaf, point
+
+    @cached_property
+    def _rows(self) -> Numbers:
+        """The root as rows: one of a diagonal."""
+        return np.ascontiguousarray(np.atleast_2d(self.metric.root))
+
     @cached_property
     def _column_map(self) -> ColumnMap:
         """The scale of the columns, as loops take it."""
@@ -217,11 +232,9 @@ class Splits:
     def leaves_of(self, points: Numbers) -> Numbers:
         """Return the leaves of points (n, d), float32: int64 (n,), row by row the same."""
         found = np.zeros(len(points), np.int64)
-        tree = self.thresholds, self.children
-        if len(self) and len(points) == 1:
-            loops.scaling.leaf(points, self.directions, *tree, found)
-        elif len(self):
-            loops.scaling.leaves(DOT.pairwise(points, self.directions), *tree, found)
+        if len(self):
+            products = DOT.pairwise(points, self.directions)
+            loops.scaling.leaves(products, self.thresholds, self.children, found)
         return found
 
     def divide(self, leaf: int, direction: Numbers, threshold: float) -> int:

@@ -26,14 +26,12 @@ from numba.core import types
 from streamk.backends.first_use import FIRST_USE
 from streamk.backends.numba_backend.centers import (
     _add,
-    _add_one,
+    _ask_one,
     _expand,
     _expand_each,
-    _expand_each_one,
-    _expand_one,
     _follow,
-    _follow_one,
     _lay,
+    _learn_one,
 )
 from streamk.backends.numba_backend.cholesky import (
     _backward,
@@ -49,9 +47,9 @@ from streamk.backends.numba_backend.learning import _add_slopes, _missed_by, _pr
 from streamk.backends.numba_backend.pairwise import _pairwise
 from streamk.backends.numba_backend.scaling import (
     _bound_some,
+    _place,
     _scale_some,
     _standardize_some,
-    leaf,
     leaves,
 )
 
@@ -60,6 +58,9 @@ _ROW, _ROWS, _NUMBERS = types.float64[::1], types.float64[:, ::1], types.int64[:
 _SINGLES, _TILES = types.float32[:, ::1], types.float32[:, :, ::1]
 _KERNEL = _INT, _FLOAT, _SINGLE
 _FUNCTIONS = _ROW, _ROWS, _ROW
+_SPLITS = _SINGLES, _ROW, types.int64[:, ::1]
+_SUM = *_KERNEL, _TILES, _TILES
+_SAY = _ROW, _ROW, _FLOAT, _ROWS, _ROWS
 
 _OF_ALL: list[Compilable] = [
     Loop(_factor, (_TILES, _INT, _INT, _INT)),
@@ -67,22 +68,20 @@ _OF_ALL: list[Compilable] = [
     Loop(_eliminate, (_TILES, _INT, _INT, _TILES, _INT)),
     Loop(_expand_each, (*_KERNEL, _SINGLES, _TILES, _SINGLES, _ROWS)),
     Loop(_expand, (*_KERNEL, _SINGLES, _TILES, _TILES, _ROWS)),
-    Loop(_expand_each_one, (*_KERNEL, _SINGLES, _TILES, _SINGLES, _ROWS)),
-    Loop(_expand_one, (*_KERNEL, _SINGLES, _TILES, _TILES, _ROWS)),
     Loop(_pairwise, (_INT, _FLOAT, _FLOAT, _ROWS, _ROWS, _ROWS)),
     Loop(_pairwise, (*_KERNEL, _SINGLES, _SINGLES, _SINGLES)),
     Loop(_follow, (_ROWS, _ROWS, *_FUNCTIONS, _INT, _ROWS)),
-    Loop(_follow_one, (*_KERNEL, _SINGLES, _ROWS, *_FUNCTIONS, _ROWS)),
-    Loop(_add_one, (*_KERNEL, _SINGLES, _SINGLES, _ROWS, _ROWS)),
+    Loop(_ask_one, (*_SUM, *_SUM, _TILES, _TILES, *(3 * [_SINGLES]), _ROWS, *_SAY)),
+    Loop(_learn_one, (*_KERNEL, _SINGLES, _FLOAT, _INT, *_FUNCTIONS, *_SAY)),
     Loop(_add, (_ROWS, _NUMBERS, _ROWS, _ROWS)),
     Loop(_lay, (_SINGLES, _NUMBERS, _TILES)),
     Loop(_scale_some, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT)),
     Loop(_bound_some, (_ROWS, _ROW, _FLOAT, _SINGLES)),
-    Loop(leaf, (_SINGLES, _SINGLES, _ROW, types.int64[:, ::1], _NUMBERS)),
+    Loop(_place, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT, _ROWS, _FLOAT, *_SPLITS, _SINGLES)),
     Loop(leaves, (_ROWS, _ROW, types.int64[:, ::1], _NUMBERS)),
     Loop(_sum_slopes, (_INT, _ROW, *(4 * [_SINGLES]), types.float64[:, :, ::1])),
     Loop(_standardize_some, (_ROWS, _ROW, _ROW, _FLOAT)),
-    Loop(_missed_by, (_ROWS, _ROW, types.boolean, _FLOAT, _FLOAT, _FLOAT)),
+    Loop(_missed_by, (_ROWS, _ROW, types.boolean, *(5 * [_FLOAT]), _ROW)),
 ]
 """Loops that a feature machine among the experts calls for its first functions, of any task."""
 _OF_CLASSES: list[Compilable] = [
