@@ -67,9 +67,11 @@ class FeatureMachine(Supervised):
     of metric, round and regularization have the least error on held-back events: in
     cross-validation of up to 128 events; of more, the last fifth is held back, 1,000 at most.
     Families are compared on 768 events. The best of each of three kinds that is at most 3% worse
-    than the best one, and the metric in use, are compared on up to 8,192, and the best of these
-    goes on from round to round. Families are compared up to event 13,824; later functions are of
-    that of the one in use.
+    than the best one, and the metric in use, are compared on up to 4,096, in leaves. The metric of
+    the best family is learned from the identity on by up to 8,192, and its rounds go on from the
+    best metric known if that has less error yet. Families are compared up to event 13,824; later
+    functions are of that of the one in use. Of a function in use that is made of few events, four
+    times as many are compared by, at most.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     to 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
@@ -101,8 +103,8 @@ class FeatureMachine(Supervised):
     some hundred centers, as far as that has lowered the error. Until the first takeover there is
     this part alone, on columns as they come.
 
-    To solve for n events takes about ``n 1024^2 / 3`` multiplications in single precision. The
-    events that are kept are ``8 d`` bytes each for d columns, and up to twice as much once more in
+    A new function of leaves of n events takes ``n^2 / 6`` multiplications in single precision for
+    each event, and later ones take ``1024^2 / 3``. The events that are kept are ``8 d`` bytes each for d columns, and up to twice as much once more in
     the function, and in one that is made; factors take up to 9 MiB in each.
 
     Attributes

@@ -228,10 +228,12 @@ class Beginning:
         """Return the family of least error, and its best round.
 
         Families are compared on few events. The best one of each of three kinds, if they are about
-        as good, and the metric in use are compared on more, in leaves, and the best of these goes
-        on from round to round. And whether more events have paid: where they do not lower the
-        error, as on streams that change or are noise for the most part, still more would be of no
-        use.
+        as good, and the metric in use are compared on more, in leaves. Rounds of the best family
+        begin with the identity: from a metric of few events on they end in a worse one. But if the
+        best one known, of many rounds by now, has less error than they, rounds go on from it.
+
+        And whether more events have paid, by as many rounds: where they do not lower the error, as
+        on streams that change or are noise for the most part, still more would be of no use.
         """
         few = self._explored(recipe.families(d), rest[:FEW_EVENTS], held, recipe.rounds)
         each = [(one, found.metric, found.ridge) for one, found in few]
