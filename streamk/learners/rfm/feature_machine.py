@@ -104,8 +104,9 @@ class FeatureMachine(Supervised):
     this part alone, on columns as they come.
 
     A new function of leaves of n events takes ``n^2 / 6`` multiplications in single precision for
-    each event, and later ones take ``1024^2 / 3``. The events that are kept are ``8 d`` bytes each for d columns, and up to twice as much once more in
-    the function, and in one that is made; factors take up to 9 MiB in each.
+    each event, and later ones take ``1024^2 / 3``. The events that are kept are ``8 d`` bytes each
+    for d columns, and up to twice as much once more in the function, and in one that is made;
+    factors take up to 9 MiB in each, and up to 25 while a leaf is begun.
 
     Attributes
     ----------
