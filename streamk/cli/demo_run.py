@@ -14,6 +14,7 @@ import numpy as np
 from connectors.memory import MemorySource
 from connectors.registry import open_sink, open_source
 from streamk.backends.first_use import FIRST_USE
+from streamk.backends.memory import give_back
 from streamk.cli.plot import LACKING, can_draw, new_figure
 from streamk.cli.report import columns
 from streamk.engine import Checkpoints, Engine, Report, Stream, Watch, shown_on
@@ -44,13 +45,15 @@ class Line:
 
 def show(out: Path) -> None:
     """Run it, with its files in a directory that is made anew."""
-    from river import dummy, linear_model, preprocessing
-
     source = open_source(SOURCE)
     events = [dict(event) for chunk in source.poll(1 << 20, 0.0) for event in chunk.values]
+    kernel_line = _kernel_line(events[:WARM_UP], out)
+    give_back()  # before River takes as much
+    from river import dummy, linear_model, preprocessing
+
     rival = preprocessing.StandardScaler() | linear_model.SoftmaxRegression()
     lines = [
-        _kernel_line(events[:WARM_UP], out),
+        kernel_line,
         _one_by_one("River logistic regression", rival, events),
         _one_by_one("majority class", dummy.PriorClassifier(), events),
     ]
@@ -85,10 +88,10 @@ def _kernel_line(first: Sequence[Event], out: Path) -> Line:
         with preparing(_model()):
             pass
         Engine(MemorySource(list(first)), _model(), stream=Stream(label=LABEL)).run()
-    begun = _run(out, STOP)
-    print(f"stopped after {begun.events:,} events; resuming from {out / 'state'}", file=sys.stderr)
+    seconds = _run(out, STOP).seconds  # its model need not be there beside the next one
+    print(f"stopped after {STOP:,} events; resuming from {out / 'state'}", file=sys.stderr)
     report = _run(out, None)
-    rate = report.events / (begun.seconds + report.seconds)
+    rate = report.events / (seconds + report.seconds)
     return Line("streamk kernel model", report.whole, _accuracy(report.history), rate)
 
 
