@@ -118,6 +118,6 @@ def test_leaves_are_those_of_the_half_spaces(count: int) -> None:
         assert leaf == -1 - at
     for row in (0, 7, 499):
         x = points[row : row + 1]
-        leaf, point = EventMap.identity(3).place(x, splits)
-        assert leaf == leaves[row]
+        found, point = EventMap.identity(3).place(x, splits)
+        assert found == leaves[row]
         assert_same_bits(point, x)
