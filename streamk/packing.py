@@ -30,6 +30,10 @@ _DTYPES = {
     **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
 }
 
+_ORDER = ["U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", "I8", "U8", "BOOL"]
+"""In which a file has arrays, those of one type by their names: as the format's library does."""
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
 
 class Place(NamedTuple):
     """One array of a file of safetensors, and its bytes, counted from the end of the header."""
@@ -54,23 +58,35 @@ def canonical(data: Any, indent: int | None = 1) -> bytes:
 
 
 def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays in the format of safetensors."""
-    from safetensors.numpy import save
+    """Return arrays in the format of safetensors, byte for byte as its library writes them.
 
-    plain = {}
-    for name, array in sorted(arrays.items()):
-        # Written as they lie in memory, so they have to lie there in order and little-endian.
-        ordered = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-        plain[name] = ordered.reshape(array.shape)
-    data = bytes(save(plain))
-    header = int.from_bytes(data[:8], "little")
-    if header > LONGEST_HEADER:
+    The library makes three copies on the way, of what may be most of a process's memory.
+    """
+    # Written as they lie in memory, so they have to lie there in order and little-endian.
+    ordered = [
+        (name, np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")), array.shape)
+        for name, array in sorted(arrays.items())
+    ]
+    ordered.sort(key=lambda one: _ORDER.index(_NAMES[one[1].dtype]))
+    entries, at = dict[str, Any](), 0
+    for name, array, shape in ordered:
+        offsets = [at, at + array.nbytes]
+        entries[name] = {
+            "dtype": _NAMES[array.dtype],
+            "shape": list(shape),
+            "data_offsets": offsets,
+        }
+        at += array.nbytes
+    header = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    header += b" " * (-len(header) % 8)
+    if len(header) > LONGEST_HEADER:
         raise StateError(
-            f"the names and shapes of {len(arrays):,} arrays take {header:,} bytes, and more than"
-            f" {LONGEST_HEADER:,} cannot be read again; take a model of fewer parts, or fewer"
-            " challengers"
+            f"the names and shapes of {len(arrays):,} arrays take {len(header):,} bytes, and more "
+            f"than {LONGEST_HEADER:,} cannot be read again; take a model of fewer parts, or fewer "
+            "challengers"
         )
-    return data
+    data = (array.reshape(-1).view(np.uint8).data for _, array, _ in ordered if array.size)
+    return b"".join([len(header).to_bytes(8, "little"), header, *data])
 
 
 def header_bytes(beginning: bytes | memoryview, size: int, where: object) -> int:

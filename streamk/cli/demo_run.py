@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -48,7 +49,7 @@ def show(out: Path) -> None:
     source = open_source(SOURCE)
     events = [dict(event) for chunk in source.poll(1 << 20, 0.0) for event in chunk.values]
     kernel_line = _kernel_line(events[:WARM_UP], out)
-    give_back()  # before River takes as much
+    _forget()  # before River takes as much
     from river import dummy, linear_model, preprocessing
 
     rival = preprocessing.StandardScaler() | linear_model.SoftmaxRegression()
@@ -88,11 +89,19 @@ def _kernel_line(first: Sequence[Event], out: Path) -> Line:
         with preparing(_model()):
             pass
         Engine(MemorySource(list(first)), _model(), stream=Stream(label=LABEL)).run()
-    seconds = _run(out, STOP).seconds  # its model need not be there beside the next one
+    _forget()
+    seconds = _run(out, STOP).seconds
+    _forget()
     print(f"stopped after {STOP:,} events; resuming from {out / 'state'}", file=sys.stderr)
     report = _run(out, None)
     rate = report.events / (seconds + report.seconds)
     return Line("streamk kernel model", report.whole, _accuracy(report.history), rate)
+
+
+def _forget() -> None:
+    """Free models that are done with, which the next ones would stand beside."""
+    gc.collect()
+    give_back()
 
 
 def _accuracy(history: Mapping[str, Sequence[Any]]) -> list[Point]:

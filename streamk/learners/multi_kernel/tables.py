@@ -455,13 +455,16 @@ def unfolded(
     """
     often = folds(sizes, most) - folds(sizes, more)
     starts, before = starts_of(sizes, more), held["CELLS_A"]
+    down = (held["DOWN"] - often).astype(np.int32)
+    if not often.any():
+        return {"FIRST": starts, "DOWN": down, "CELLS_A": before}
     A = aligned(int(starts[-1]), before.shape[1])
     old, new = held["FIRST"].tolist(), starts.tolist()
     for table, times in enumerate((1 << often).tolist()):
         here, there = slice(*new[table : table + 2]), slice(*old[table : table + 2])
         # Of the last one there may be less than all.
         A[here] = np.repeat(before[there], times, axis=0)[: here.stop - here.start]
-    return {"FIRST": starts, "DOWN": (held["DOWN"] - often).astype(np.int32), "CELLS_A": A}
+    return {"FIRST": starts, "DOWN": down, "CELLS_A": A}
 
 
 def coefficients(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float32]:
