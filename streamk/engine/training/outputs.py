@@ -328,7 +328,7 @@ class Scoring:
     def add(
         self, at: Int64s, classes: Sequence[Any], scored: Scored, slices: Floats | None
     ) -> None:
-        """Add labelled predictions to the figures: with those that come next, or when they are asked.
+        """Add labelled predictions to the figures, with others that come, or once these are read.
 
         Parameters
         ----------
