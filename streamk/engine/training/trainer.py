@@ -68,8 +68,8 @@ Floats = npt.NDArray[np.float64]
 
 WATCH, DETAILS = Watch(), Details()
 _FEW = 256
-"""Events up to which they are learned in the thread that takes them. So few are there at a time where
-nothing waits: another thread would take longer, and up to a third more of the processor."""
+"""Events up to which they are learned in the thread that takes them. Where there are so few at a
+time nothing waits: another thread would take longer, and up to a third more of the processor."""
 
 Found = TypeVar("Found")
 """The results of learning some events."""
