@@ -356,11 +356,12 @@ class Scoring:
         if not self._waiting:
             return
         at, classes, answers, P, labels, beside = _joined(self._waiting)
-        self._waiting, self._n_waiting = [], 0
         if P is None:
             self._metrics.add_numbers(answers, labels, at, beside)
         else:
             self._metrics.add_classes(P, answers.tolist(), classes, labels, at, beside)
+        # Only now: a figure that cannot be had of a label is told whenever figures are read.
+        self._waiting, self._n_waiting = [], 0
 
     # --- state ------------------------------------------------------------------------------------
 
