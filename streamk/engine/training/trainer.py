@@ -67,7 +67,7 @@ Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 WATCH, DETAILS = Watch(), Details()
-_FEW = 256
+_FEW = 64
 """Events up to which they are learned in the thread that takes them. Where there are so few at a
 time nothing waits: another thread would take longer, and up to a third more of the processor."""
 
