@@ -295,7 +295,7 @@ class Scoring:
         }
         self._metrics = Metrics(classification=classification, **self._figures)
         self._waiting: list[_Added] = []
-        """What is not in the figures yet, of the same classes."""
+        """Those that are not in the figures yet, of the same classes."""
         self._n_waiting = 0
         level = None if regions is None else regions.level
         self.alarms: AlarmWriter | None = None
