@@ -163,7 +163,7 @@ class LateTrainer(Trainer):
             raise EngineError(f"events {batch.span} cannot be read: {error}") from error
         if not self.model.takes_missing:
             some.X = np.nan_to_num(some.X)
-        if self.metrics.slices is not None:
+        if self._scoring.slice is not None:
             order = sorted((x, row) for row, x in enumerate(some.rows) if x >= 0)
             some.slices = self._scoring.slices_of([batch.values[row] for _, row in order])
         refused = some.bad[0] if some.bad and self._raises else None
@@ -221,7 +221,7 @@ class LateTrainer(Trainer):
         if self.alarms is not None:
             told = rows, found.prequential
             self.alarms.take(batch, first, found.classes, told, scored, self._alone)
-        slices = None if self.metrics.slices is None else np.array(found.slices)
+        slices = None if self._scoring.slice is None else np.array(found.slices)
         self._scoring.add(learned, found.classes, scored, slices)
         self._check_share(taken, bad)
         self._look(found.labels, bad)

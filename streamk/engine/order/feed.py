@@ -104,6 +104,10 @@ class Feed:
         self.sequencer = Sequencer(self._skew)
         self.lost: list[Lost] = []
         self._source, self._order = source, order
+        # Asking a source for its methods takes as long as reading ten events.
+        self._holding = source if isinstance(source, Holding) else None
+        self._positioned = source if isinstance(source, Positioned) else None
+        self._ending = source if isinstance(source, EndsInParts) else None
         self._data_loss, self._until_end = data_loss, until_end
         self._shared = group_of(source) is not None
         self._journal = journal
@@ -163,8 +167,8 @@ class Feed:
         """Read what there is, waiting up to `timeout` seconds for it."""
         source = self._source
         held = self._too_far_ahead() | self._kept_back
-        if held != self._held and isinstance(source, Holding):
-            source.hold(held)
+        if held != self._held and self._holding is not None:
+            self._holding.hold(held)
             self._held = held
         try:
             chunks = source.poll(_POLL_EVENTS, timeout)
@@ -177,7 +181,7 @@ class Feed:
             # A source may not know yet that its partitions were given away.
             if chunk.partition in sequencer.partitions:
                 sequencer.add(self._certain(chunk))
-        if held and not isinstance(source, Holding):
+        if held and self._holding is None:
             self._give_back(held.intersection(sequencer.partitions))
         if not self._shared:
             self._take_up()
@@ -185,8 +189,8 @@ class Feed:
             sequencer.finish()
         elif not chunks:
             self._look_for_ends()
-        if isinstance(source, EndsInParts):
-            over = [name for name in source.ended() if name in sequencer.unfinished]
+        if self._ending is not None:
+            over = [name for name in self._ending.ended() if name in sequencer.unfinished]
             if over:
                 sequencer.finish(over)
         if sequencer.ready > before:
@@ -248,8 +252,8 @@ class Feed:
     def _lacks(self, partition: str, end: int) -> bool:
         """Return whether a partition is still to be read up to there."""
         at = self.sequencer.next_offset(partition)
-        if at < end and isinstance(self._source, Positioned):
-            at = self._source.position(partition)
+        if at < end and self._positioned is not None:
+            at = self._positioned.position(partition)
         return at < end and partition in self.sequencer.unfinished
 
     @property
@@ -283,11 +287,11 @@ class Feed:
 
     def _look_for_ends(self) -> None:
         """A partition may end in offsets that hold no event: transaction markers."""
-        if isinstance(self._source, Positioned):
+        if self._positioned is not None:
             ends = self.sequencer.ends
             for name in self.sequencer.unfinished:
                 end = ends[name]
-                if end is not None and self._source.position(name) >= end:
+                if end is not None and self._positioned.position(name) >= end:
                     self.sequencer.finish([name])
 
     # --- silence ----------------------------------------------------------------------------------
@@ -318,8 +322,8 @@ class Feed:
             end, at = self._source.end(partition), self.sequencer.next_offset(partition)
         except Unavailable:
             return False  # nobody knows, and the run waits
-        if end is not None and at < end and isinstance(self._source, Positioned):
-            at = self._source.position(partition)
+        if end is not None and at < end and self._positioned is not None:
+            at = self._positioned.position(partition)
         return end is None or at >= end
 
     # --- holes ------------------------------------------------------------------------------------

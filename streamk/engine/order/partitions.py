@@ -290,11 +290,10 @@ def _moved_on(beyond: tuple[int, ...], skew: int) -> tuple[int, tuple[int, ...],
 def _last_moves(running: Int64s) -> list[int]:
     """Return the last increases of an ascending array."""
     for tail in (running[-4 * ENOUGH :], running):
-        steps = np.diff(tail)
-        steps = steps[steps > 0]
+        steps = [b - a for a, b in pairwise(tail.tolist()) if b > a]
         if len(steps) >= ENOUGH:
             break
-    return [int(step) for step in steps[-ENOUGH:]]
+    return steps[-ENOUGH:]
 
 
 @dataclass(frozen=True, slots=True)

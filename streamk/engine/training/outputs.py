@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -215,6 +215,45 @@ def beside_of(measured: Floats | None, slices: Floats | None) -> dict[str, Float
 Int64s = npt.NDArray[np.int64]
 
 
+_AT_ONCE = 1024
+"""Scores that are added to the figures at once: ten take nearly as long as a thousand."""
+
+
+class _Added(NamedTuple):
+    """Labelled predictions on their way to the figures; see `Scoring.add`."""
+
+    at: Int64s
+    classes: Sequence[Any]
+    answers: npt.NDArray[Any]
+    probabilities: Floats | None
+    labels: Sequence[Any]
+    beside: dict[str, Floats]
+
+    def goes_with(self, other: _Added) -> bool:
+        """Return whether the two have the same classes, so that they can be added as one."""
+        mine, others = self.probabilities, other.probabilities
+        if mine is None or others is None:
+            return mine is others
+        return mine.shape[1] == others.shape[1] and self.classes == other.classes
+
+
+def _joined(parts: Sequence[_Added]) -> _Added:
+    """Return parts that go with each other as one."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    given = [part.probabilities for part in parts if part.probabilities is not None]
+    return first._replace(
+        at=np.concatenate([part.at for part in parts]),
+        answers=np.concatenate([part.answers for part in parts]),
+        probabilities=np.concatenate(given) if given else None,
+        labels=[label for part in parts for label in part.labels],
+        beside={
+            name: np.concatenate([part.beside[name] for part in parts]) for name in first.beside
+        },
+    )
+
+
 class Scoring:
     """Scores predictions whose labels are there, and watches them for alarms.
 
@@ -234,7 +273,6 @@ class Scoring:
 
     Attributes
     ----------
-    metrics : Metrics
     alarms : AlarmWriter or None
     """
 
@@ -255,11 +293,20 @@ class Scoring:
             "region": None if regions is None else regions.SIZE,
             "slices": self.slice,
         }
-        self.metrics = Metrics(classification=classification, **self._figures)
+        self._metrics = Metrics(classification=classification, **self._figures)
+        self._waiting: list[_Added] = []
+        """Those that are not in the figures yet, of the same classes."""
+        self._n_waiting = 0
         level = None if regions is None else regions.level
         self.alarms: AlarmWriter | None = None
         if alarm_sink is not None:
             self.alarms = alarms(alarm_sink, classification=classification, level=level)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The figures of all that was added."""
+        self._catch_up()
+        return self._metrics
 
     @property
     def slice(self) -> str | int | None:
@@ -268,20 +315,20 @@ class Scoring:
 
     def slices_of(self, values: Sequence[Any]) -> Floats | None:
         """Return the numbers of the slices of raw events; None without slices."""
-        if self._slices is None or self.metrics.slices is None:
+        if self._slices is None or self._metrics.slices is None:
             return None
-        return self.metrics.slices.codes(self._slices.of(values))
+        return self._metrics.slices.codes(self._slices.of(values))
 
     def slice_name(self, value: Any) -> str | None:
         """Return the name of the slice of a raw event; None without slices."""
-        if self._slices is None or self.metrics.slices is None:
+        if self._slices is None or self._metrics.slices is None:
             return None
-        return self.metrics.slices.name(self._slices.of([value])[0])
+        return self._metrics.slices.name(self._slices.of([value])[0])
 
     def add(
         self, at: Int64s, classes: Sequence[Any], scored: Scored, slices: Floats | None
     ) -> None:
-        """Add labelled predictions to the figures.
+        """Add labelled predictions to the figures, with others that come, or once these are read.
 
         Parameters
         ----------
@@ -295,11 +342,26 @@ class Scoring:
         """
         if not len(at):
             return
-        (answers, P), beside = scored.prequential, beside_of(scored.measured, slices)
+        beside = beside_of(scored.measured, slices)
+        some = _Added(at, classes, *scored.prequential, scored.labels, beside)
+        if self._waiting and not self._waiting[0].goes_with(some):
+            self._catch_up()
+        self._waiting.append(some)
+        self._n_waiting += len(at)
+        if self._n_waiting >= _AT_ONCE:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Add to the figures what waits."""
+        if not self._waiting:
+            return
+        at, classes, answers, P, labels, beside = _joined(self._waiting)
         if P is None:
-            self.metrics.add_numbers(answers, scored.labels, at, beside)
+            self._metrics.add_numbers(answers, labels, at, beside)
         else:
-            self.metrics.add_classes(P, answers.tolist(), classes, scored.labels, at, beside)
+            self._metrics.add_classes(P, answers.tolist(), classes, labels, at, beside)
+        # Only now: a figure that cannot be had of a label is told whenever figures are read.
+        self._waiting, self._n_waiting = [], 0
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -315,6 +377,7 @@ class Scoring:
 
         Raises `KeyError`, `TypeError` or `StateError` if the data is not its own.
         """
-        self.metrics = Metrics.from_json(data["metrics"], **self._figures)
+        self._waiting, self._n_waiting = [], 0
+        self._metrics = Metrics.from_json(data["metrics"], **self._figures)
         if self.alarms is not None and data["alarms"] is not None:
             self.alarms.restore(data["alarms"])
