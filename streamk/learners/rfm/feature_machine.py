@@ -46,7 +46,7 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
-_COMPARED, _LEAST = 4, 1_024
+_COMPARED, _LEAST = 2, 1_024
 """Ratio of the events that metrics are compared by and those of the solution in use, which are
 taken for so many, at least: where more of them did not pay, few are compared."""
 _GROWTH = 3
@@ -66,19 +66,19 @@ class FeatureMachine(Supervised):
     function is made of these, in a background thread. Scale of the columns, kernel, bandwidth, kind
     of metric, round and regularization have the least error on held-back events: in
     cross-validation of up to 128 events; of more, the last fifth is held back, 1,000 at most.
-    Families are compared on 768 events. The best of each of three kinds that is at most 3% worse
+    Families are compared on 512 events. The best of each of three kinds that is at most 3% worse
     than the best one, and the metric in use, are compared on up to 4,096, in leaves. The metric of
     the best family is learned from the identity on by up to 8,192, and its rounds go on from the
     best metric known if that has less error yet. Families are compared up to event 13,824; later
-    functions are of that of the one in use. Of a function in use that is made of few events, four
-    times as many are compared by, at most.
+    functions are of that of the one in use. Of a function in use that is made of few events, twice
+    as many are compared by, at most.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     to 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
     from some hundred events on, while the first 16 or 32 of the next block are learned. There is
     one function for all of them up to 3,584, and from then on one for each leaf of a tree
     (`streamk.learners.rfm.metric_tree`), so that an event takes the time of a leaf however
-    many there are. Where more events than 768 have lowered the error by less than 3%, or up to
+    many there are. Where more events than 512 have lowered the error by less than 3%, or up to
     8,192 have raised that of the last 1,024, as older ones mislead where a stream changes, more do
     not pay: the function is then made of 1,024, and takes no more.
 

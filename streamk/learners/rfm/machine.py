@@ -251,7 +251,7 @@ class Beginnings:
             )
 
 
-FEW_EVENTS, MOST_COMPARED = 768, 8_192
+FEW_EVENTS, MOST_COMPARED = 512, 8_192
 """Events by which families are compared, and metrics, at most."""
 _OPENING = 64_000_000_000
 """Multiplications that there are for the beginning of a stream, some seconds of one core."""
