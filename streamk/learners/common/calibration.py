@@ -67,7 +67,7 @@ class Calibration:
 
     @property
     def sums(self) -> tuple[float, float, Numbers]:
-        """What loops take in margins by."""
+        """The factor, the bound of margins and the sums that loops take margins in by."""
         return self.factor, _FAR, self._now
 
     def close(self, n: int) -> None:
