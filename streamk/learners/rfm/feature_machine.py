@@ -67,9 +67,9 @@ class FeatureMachine(Supervised):
     of metric, round and regularization have the least error on held-back events: in
     cross-validation of up to 128 events; of more, the last fifth is held back, 1,000 at most.
     Families are compared on 512 events. The best of each of three kinds that is at most 3% worse
-    than the best one, and the metric in use, are compared on up to 4,096, in leaves. The metric of
-    the best family is learned from the identity on by up to 8,192, and its rounds go on from the
-    best metric known if that has less error yet. Families are compared up to event 13,824; later
+    than the best one, and the metric in use, are compared on up to 4,096, in leaves. The best one
+    goes on from round to round by up to 8,192, and so do rounds that begin anew with the identity,
+    which are taken if their error is less by 1%. Families are compared up to event 13,824; later
     functions are of that of the one in use. Of a function in use that is made of few events, twice
     as many are compared by, at most.
 

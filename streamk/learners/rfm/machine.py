@@ -260,7 +260,7 @@ _POOL, _OF_A_CELL = 400_000, 2_000
 _EVENT, _VALUE, _BLOCK = 300_000, 12, 300_000
 """Those that an event takes in any case, and a kernel's value beside its columns; and those by
 which it is solved for in a block."""
-_TRIALS, _IN_LEAVES, _GRADIENTS, _LEAF = 5, 2_000_000, 1_000, 2_304
+_TRIALS, _IN_LEAVES, _GRADIENTS, _LEAF = 5, 2_500_000, 1_000, 2_304
 """Solutions of each family that are tried by few events; those operations of a search for each
 event that is compared by, in leaves, and the kernel values beside which gradients are taken; and
 events of a leaf that is solved for, about."""

@@ -113,6 +113,9 @@ _LEAF = 1_025
 _GRADIENTS, _IN_A_LEAF = 400, 256
 """Events at which gradients are taken for each of these metrics, at most: of a function, and of one
 of a leaf."""
+_ANEW = 0.99
+"""Ratio of the errors of rounds from the identity on, and from the best metric known, below which
+the former are taken."""
 _PAYS = 0.97
 """Part of the error of few events below which more must bring it, by as many rounds."""
 _MISLEADS = 1.01
@@ -228,12 +231,12 @@ class Beginning:
         """Return the family of least error, and its best round.
 
         Families are compared on few events. The best one of each of three kinds, if they are about
-        as good, and the metric in use are compared on more, in leaves. Rounds of the best family
-        begin with the identity: from a metric of few events on they end in a worse one. But if the
-        best one known, of many rounds by now, has less error than they, rounds go on from it.
+        as good, and the metric in use are compared on more, in leaves, and the best one goes on
+        from round to round. Where few events have led its rounds astray, those that begin with the
+        identity once more end in less error, and are taken.
 
-        And whether more events have paid, by as many rounds: where they do not lower the error, as
-        on streams that change or are noise for the most part, still more would be of no use.
+        And whether more events have paid: where they do not lower the error, as on streams that
+        change or are noise for the most part, still more would be of no use.
         """
         few = self._explored(recipe.families(d), rest[:FEW_EVENTS], held, recipe.rounds)
         each = [(one, found.metric, found.ridge) for one, found in few]
@@ -249,12 +252,12 @@ class Beginning:
         )
         family = best.family
         best = best._replace(fold=self._folds([family], some, held)[family.scale])
-        found = self._in_leaves(best._replace(metric=family.identity(d)), recipe.rounds)
-        pays = least(found[: _EXPLORED + 1]).error < _PAYS * min(one.error for _, one in few)
-        pays = pays or len(rest) < 2 * FEW_EVENTS
-        known, *_ = solved_in_leaves(best, _LADDER, (0,), _LEAF, self._error)
-        if known.error < least(found).error:
-            found += self._in_leaves(best, recipe.rounds)
+        found = self._in_leaves(best, recipe.rounds)
+        pays = found[0].error < _PAYS * min(one.error for _, one in few)
+        pays = pays or len(rest) < 3 * FEW_EVENTS
+        anew = self._in_leaves(best._replace(metric=family.identity(d)), recipe.rounds)
+        if least(anew).error < _ANEW * least(found).error:
+            found = anew
         kept = least(found)
         if pays and len(rest) >= 2 * _SMALL:
             last = self._folds([family], rest[:_SMALL], held)[family.scale]
