@@ -113,9 +113,9 @@ _LEAF = 1_025
 _GRADIENTS, _IN_A_LEAF = 400, 256
 """Events at which gradients are taken for each of these metrics, at most: of a function, and of one
 of a leaf."""
-_ANEW = 0.99
-"""Ratio of the errors of rounds from the identity on, and from the best metric known, below which
-the former are taken."""
+_ANEW = 1.02
+"""Ratio of the errors of rounds from the identity on, and from the best metric known, up to which
+the former are taken: the latter was the best one of several on the same events held back."""
 _PAYS = 0.97
 """Part of the error of few events below which more must bring it, by as many rounds."""
 _MISLEADS = 1.01
@@ -232,8 +232,8 @@ class Beginning:
 
         Families are compared on few events. The best one of each of three kinds, if they are about
         as good, and the metric in use are compared on more, in leaves, and the best one goes on
-        from round to round. Where few events have led its rounds astray, those that begin with the
-        identity once more end in less error, and are taken.
+        from round to round. So does the identity: where few events have led a metric astray, its
+        rounds end in less error.
 
         And whether more events have paid: where they do not lower the error, as on streams that
         change or are noise for the most part, still more would be of no use.
@@ -256,7 +256,7 @@ class Beginning:
         pays = found[0].error < _PAYS * min(one.error for _, one in few)
         pays = pays or len(rest) < 3 * FEW_EVENTS
         anew = self._in_leaves(best._replace(metric=family.identity(d)), recipe.rounds)
-        if least(anew).error < _ANEW * least(found).error:
+        if least(anew).error <= _ANEW * least(found).error:
             found = anew
         kept = least(found)
         if pays and len(rest) >= 2 * _SMALL:
