@@ -69,9 +69,9 @@ class FeatureMachine(Supervised):
     Families are compared on 512 events. The best of each of three kinds that is at most 3% worse
     than the best one, and the metric in use, are compared on up to 4,096, in leaves. The best one
     goes on from round to round by up to 8,192, and so do rounds that begin anew with the identity,
-    which are taken unless their error is larger by 2%. Families are compared up to event 13,824; later
-    functions are of that of the one in use. Of a function in use that is made of few events, twice
-    as many are compared by, at most.
+    which are taken unless their error is larger by 2%. Families are compared up to event 13,824;
+    later functions are of that of the one in use. Of a function in use that is made of few events,
+    twice as many are compared by, at most.
 
     Then the coefficients of the events that are kept are solved for, and those of each block of 64
     to 256 later events, until there are ``buffer_size + reservoir_size``: in the background, too,
