@@ -11,6 +11,7 @@ from feature_machine_kit import same
 from numpy.typing import NDArray
 from reference import feature_machine as oracle
 from reference import naive
+from threadpoolctl import ThreadpoolController
 
 from streamk.errors import StateError
 from streamk.kernels import Gaussian, Matern
@@ -29,6 +30,7 @@ from streamk.learners.rfm.search import (
     cross_validated,
     refine,
     rounds_in_leaves,
+    solved_in_leaves,
 )
 from streamk.learners.rfm.splits import EventMap, Splits, halves
 from streamk.state import State
@@ -308,6 +310,19 @@ def test_a_value_that_overflows_on_its_scale_is_a_point() -> None:
     flat = EventMap(identity.columns, Metric(np.array([[1.0, 0.0], [0.0, 0.0]])))
     for one in (identity, flat, EventMap(identity.columns, Metric(np.array([1.0, 0.0])))):
         assert np.isfinite(one.points(np.array([[1.5e308, -1.5e308]]))).all()
+
+
+def test_what_leaves_predict_does_not_depend_on_the_threads_of_blas() -> None:
+    rng, found = np.random.default_rng(0), []
+    X = rng.normal(size=(1_151, 3))
+    Y = np.stack([np.sin((k + 1) * X[:, 0]) for k in range(7)], axis=1)
+    family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
+    fold = Fold.of(X, Y, np.arange(921), np.arange(921, 1_151), "standard")
+    start = Start(family, fold, family.identity(3), 0.1)
+    for threads in (1, 2):
+        with ThreadpoolController().limit(limits=threads, user_api="blas"):
+            found.append(solved_in_leaves(start, [0.1], (0,), 1_025, "squared")[0].margins)
+    assert np.array_equal(*found)
 
 
 def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.kernels import Kernel, Laplacian, PowerExponential
+from streamk.kernels import Kernel, Laplacian, Linear, PowerExponential
 from streamk.landmarks.methods import block_rpcholesky, oasis
 from streamk.learners.rfm.metric import (
     PRODUCTS,
@@ -325,8 +325,13 @@ class SearchLimits:
         """Return what gives ``k(Q, Z) A`` of coefficients A, of mapped points and centers."""
         if self.single:
             K = kernel.pairwise(Q, Z, dtype=np.float32)
-            return lambda A: K @ A
+            return lambda A: _times(K, A)
         return lambda A: predicted(kernel, Q, Z, A)
+
+
+def _times(K: Numbers, A: Numbers) -> Numbers:
+    """Return ``K A`` of float32 arrays, the same bits whatever BLAS does in other threads."""
+    return Linear().pairwise(K, A.T, dtype=np.float32)
 
 
 class Turn(NamedTuple):
@@ -531,7 +536,7 @@ def _left_out(
     def tried(k: int) -> tuple[float, Numbers, list[Numbers]]:
         F, A = np.empty(Y.shape), [solver.solve(ridges[k]) for solver in solvers]
         for fold, K, own in zip(folds, matrices, A, strict=True):
-            F[fold.rows] = K @ own + fold.middle
+            F[fold.rows] = _times(K, own) + fold.middle
         return error_of(ERRORS[error](F - Y)), F, A
 
     return tried
@@ -608,7 +613,7 @@ def solved_in_leaves(
         leaf = SingleRidge(family.kernel, P[rows], fold.Y[rows] - fold.middle)
         K = family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32)
         each = [leaf.solve(one) for one in tried]
-        F[:, asked] = [K @ A for A in each]
+        F[:, asked] = [_times(K, A) for A in each]
         solved.append((P[rows], each))
     F += fold.middle
     errors = [error_of(ERRORS[error](own - fold.labels)) for own in F]
