@@ -255,9 +255,11 @@ class Beginning:
         found = self._in_leaves(best, recipe.rounds)
         pays = found[0].error < _PAYS * min(one.error for _, one in few)
         pays = pays or len(rest) < 3 * FEW_EVENTS
-        anew = self._in_leaves(best._replace(metric=family.identity(d)), recipe.rounds)
-        if least(anew).error <= _ANEW * least(found).error:
-            found = anew
+        identity = family.identity(d)
+        if not np.array_equal(best.metric.root, identity.root):  # else they are these rounds
+            anew = self._in_leaves(best._replace(metric=identity), recipe.rounds)
+            if least(anew).error <= _ANEW * least(found).error:
+                found = anew
         kept = least(found)
         if pays and len(rest) >= 2 * _SMALL:
             last = self._folds([family], rest[:_SMALL], held)[family.scale]
