@@ -46,6 +46,9 @@ _AT_FIRST = Laplacian(bandwidth=1.0)
 _TOLERANCE = 1.02
 """Ratio of errors up to which a new function takes over: over few events the errors of two metrics
 differ by chance, and that of more events is better in the long run."""
+_AS_LARGE = 0.97
+"""That of a function that takes no more events: its second part begins with none, and what chance
+makes look better is not."""
 _COMPARED, _LEAST = 2, 1_024
 """Ratio of the events that metrics are compared by and those of the solution in use, which are
 taken for so many, at least: where more of them did not pay, few are compared."""
@@ -90,8 +93,8 @@ class FeatureMachine(Supervised):
     The new function learns the events since, as the one in use does, and some events after it was
     begun, see ``swap_delay``, the two are compared by how they have predicted these before they
     learned them: by squared errors of margins, or absolute errors of numbers. The new one goes on
-    if its error is at most 2% above the other's. If it is late, learning waits, so what is learned
-    depends on the events and their order alone.
+    if its error is at most 2% above the other's; one that takes no more events must be 3% below it.
+    If it is late, learning waits, so what is learned depends on the events and their order alone.
 
     Where its errors rise (`streamk.learners.rfm.machine`), a function is begun anew of the
     1,536 events since then, and all families are compared for it. If it predicts the next ones
@@ -485,8 +488,8 @@ class FeatureMachine(Supervised):
             self._when.end(self.n_events, self._function.missed)
             return
         made = new.result()
-        bound = (1.0 if changed else _TOLERANCE) * self._function.missed
-        if self._when.is_late or made.missed <= bound:
+        ratio = 1.0 if changed else _TOLERANCE if made.grows else _AS_LARGE
+        if self._when.is_late or made.missed <= ratio * self._function.missed:
             self._function = made
             self.n_takeovers += 1
             if changed:

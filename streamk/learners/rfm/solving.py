@@ -317,8 +317,12 @@ class Beginning:
     def _function(
         self, recipe: MetricRecipe, family: Family, kept: MetricRound, held: Numbers, pays: bool
     ) -> MetricTree:
-        """Solve for the coefficients of the last events: of as many as pay, in whole blocks."""
-        count = min(len(self.X), max(_SMALL, recipe.most) if pays else _SMALL)
+        """Solve for the coefficients of the last events: of as many as pay, in whole blocks.
+
+        As many are shown to pay as metrics were compared by: all, if those are as many as can be.
+        """
+        shown = recipe.compared if recipe.compared < MOST_COMPARED else recipe.most
+        count = min(len(self.X), max(_SMALL, min(shown, recipe.most)) if pays else _SMALL)
         some = slice(len(self.X) - count + count % BLOCK, None)  # whole blocks
         constant = self.targets.mean(axis=0)
         narrow: Any = family.kernel
