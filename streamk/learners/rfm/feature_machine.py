@@ -72,7 +72,7 @@ class FeatureMachine(Supervised):
     Families are compared on 512 events. The best of each of three kinds that is at most 3% worse
     than the best one, and the metric in use, are compared on up to 4,096, in leaves. The best one
     goes on from round to round by up to 8,192, and so do rounds that begin anew with the identity,
-    which are taken unless their error is larger by 2%. Families are compared up to event 13,824;
+    which are taken unless their error is larger by 2%. Families are compared before event 9,216;
     later functions are of that of the one in use. Of a function in use that is made of few events,
     twice as many are compared by, at most.
 

@@ -134,7 +134,7 @@ _MOST_COMPARED, _LEAST_COMPARED = 4, 8
 a fourth at most, and an eighth at least."""
 _ANEW = 1_536
 """Events since errors began to rise, of which a function is begun anew."""
-_SETTLED = 13_824
+_SETTLED = 9_216
 """Events from which on the family of functions is that of the one in use."""
 
 
