@@ -236,8 +236,6 @@ class ExternalExperts:
             learner.rest()
         elif change.step == "wake":
             learner.wake()
-        elif change.step == "grow":
-            learner.grow()
         else:
             X, numbers = learner.last_events(change.reviews * STRETCH)
             new: Any = self._new(change.place)

@@ -37,7 +37,7 @@ _NONE = -1.0
 """Reviews since an alarm where there was none, or it does not count."""
 _NOT_YET, _PAID_OFF, _WOKEN = range(3)
 """Worth of an expert's time since it last changed: not shown yet, or shown, or not yet since
-it was woken, so that it has a function of the last events."""
+it was woken."""
 _FREE, _ACTIVE, _RESTS = range(3)
 """An expert that cannot rest, one that is active, and one that rests."""
 _KIND, _AGE, _REST, _WORTH, _PAID, _SINCE = range(6)
@@ -138,9 +138,8 @@ class Change:
     Attributes
     ----------
     place : int
-    step : {"rest", "wake", "grow", "begin"}
-        It rests; is active again; is active still, and worth its time since it was woken; or
-        begins anew, having rested or not.
+    step : {"rest", "wake", "begin"}
+        It rests; is active again; or begins anew, having rested or not.
     reviews : int
         Whole reviews since an alarm, of whose events alone it is to begin anew.
     """
@@ -259,9 +258,8 @@ def _review_active(
     if known[_AGE] < _TRIAL:
         return None
     if known[_WORTH] > 0.0:
-        grows = known[_PAID] == _WOKEN
         known[_REST], known[_PAID] = _SHORTEST, _PAID_OFF
-        return Change(place, "grow") if grows else None
+        return None
     if known[_PAID] == _PAID_OFF and since != _NONE:
         return _begin_anew(place, known) if since >= _AFTER else None
     if known[_PAID] == _NOT_YET and worth > _RISES * _mean(before, known[_AGE] - 1.0):

@@ -442,11 +442,6 @@ class FeatureMachine(Supervised):
         if self.columns and self.n_events >= self.first:
             self._begin(*self._recent.events())
 
-    def grow(self) -> None:
-        """Begin a new function of all events that are kept."""
-        if not self.is_too_wide and self.columns and self.n_events >= self.first:
-            self._begin(*self._kept())
-
     def _kept(self) -> tuple[Numbers, Numbers]:
         """Return the events that are kept, the sample's first, and their labels."""
         older = self._sample.events(until=self._recent.seen - len(self._recent))
