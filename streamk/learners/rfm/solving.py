@@ -108,7 +108,7 @@ _EXPLORED = 1
 _FINALISTS, _NEAR = 3, 1.03
 """Families that are compared once more, and the ratio of errors up to which one is about as good as
 the best."""
-_LEAF = 1_025
+_LEAF = 1_537
 """Events of a leaf that is divided meanwhile."""
 _GRADIENTS, _IN_A_LEAF = 400, 256
 """Events at which gradients are taken for each of these metrics, at most: of a function, and of one
