@@ -49,10 +49,10 @@ RIVALS = {
     "ARF, 10": rivals.CONTESTANTS["River ARF, 10"],
     "SRP, 10": rivals.CONTESTANTS["River SRP, 10"],
 }
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-class _Clock(Clock):
+class StartClock(Clock):
     """One that keeps the seconds of the first events, which come one by one."""
 
     def __init__(self, start: int) -> None:
@@ -71,15 +71,15 @@ def measure(
     """Scores, seconds and memory of a contestant on a stream; `effort` is of ours alone."""
     stream = load(name, data, quick=quick, events=events)
     start = min(START, len(stream) // 2)
-    clock = _Clock(start)
+    clock = StartClock(start)
     if contestant in RIVALS:
         outcome = run_loop(RIVALS[contestant], stream, 0, LIMIT, clock)
     else:
         outcome = ours(stream, effort, clock, start)
     first = replace(outcome, guess=outcome.guess[:FIRST], p=outcome.p[:FIRST])
-    early = {f"first_{key}": value for key, value in _scores(first, stream).items()}
+    early = {f"first_{key}": value for key, value in scores(first, stream).items()}
     n, seconds = len(outcome.guess), outcome.cpu_seconds
-    found = {"events": n, **_scores(outcome, stream), **early} | {
+    found = {"events": n, **scores(outcome, stream), **early} | {
         "start_s": round(clock.first, 4),
         "cpu_s": round(seconds, 3),
         "rate": round((n - start) / (seconds - clock.first), 1),
@@ -88,14 +88,14 @@ def measure(
     return found | ({"ended": outcome.ended} if outcome.ended else {})
 
 
-def _scores(outcome: Outcome, stream: Stream) -> dict[str, float]:
+def scores(outcome: Outcome, stream: Stream) -> dict[str, float]:
     """The share of misses and the log loss; of numbers MAE and RMSE."""
     found = figures_of(outcome, stream, 0)
     misses = round(1.0 - found.get("accuracy", 0.0), 7)
     return {"error": found.get("mae", misses), "loss": found.get("rmse", found.get("log_loss"))}
 
 
-def ours(stream: Stream, effort: float | None, clock: _Clock, start: int) -> Outcome:
+def ours(stream: Stream, effort: float | None, clock: StartClock, start: int) -> Outcome:
     """The default model's answers to all events; the first ones are a batch of their own."""
     # Here, since it counts in the memory of a process.
     from benchmarks.feature_machine import finish_background
@@ -149,10 +149,10 @@ def run(argv: Sequence[str] | None = None) -> None:
         order = {"name": name, "data": options.data, "quick": options.quick}
         if efforts.keys() - done.keys():
             warm = {"contestant": UNBOUND, "effort": None, "events": WARM}
-            common.fresh(measure, order | warm, _ONE_THREAD)
+            common.fresh(measure, order | warm, ONE_THREAD)
         for one in (one for one in (*efforts, *there) if one not in done):
             more = {"contestant": one, "effort": efforts.get(one), "events": options.events}
-            done[one] = common.fresh(measure, order | more, _ONE_THREAD)
+            done[one] = common.fresh(measure, order | more, ONE_THREAD)
             done[one]["revision"] = common.revision()
             common.note(f"  {name}: {one}: {done[one]}")
             common.write(NAME, options, settings, results)

@@ -38,11 +38,11 @@ def test_batches_are_scored_as_single_events(name: str) -> None:
 
     stream = load(name, None, quick=True, events=200)
     contestant = Contestant("single", lambda s: Single(s.task), "streamk", "", none=True)
-    clock = cost._Clock(50)
+    clock = cost.StartClock(50)
     single = battery.run_loop(contestant, stream, 0, math.inf, clock)
     assert single.ended == ""
     assert 0 < clock.first < single.cpu_seconds
-    many = cost.ours(stream, 0.0, cost._Clock(50), 50)
+    many = cost.ours(stream, 0.0, cost.StartClock(50), 50)
     np.testing.assert_allclose(many.guess, single.guess, rtol=1e-9)
     np.testing.assert_allclose(many.p, single.p, rtol=1e-6, atol=1e-12)
 
