@@ -61,7 +61,7 @@ def _set(module: Any, **values: Any) -> Callable[[], None]:
 
 def _rounds(most: int) -> Callable[[], None]:
     """What bounds the rounds of a search."""
-    make = external_experts.FeatureMachine
+    make = feature_machine.FeatureMachine
 
     def machine(**options: Any) -> feature_machine.FeatureMachine:
         return make(rounds=most, **options)
