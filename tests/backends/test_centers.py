@@ -104,7 +104,12 @@ def test_a_single_event_is_predicted_and_learned_as_in_a_batch(
     np.testing.assert_array_equal(said, F[:, outputs:] + constant)
     again = np.empty((1, outputs))
     known = (*first[:3], points, labels, learned.A, ridges, learned.errors)
-    loops.centers.learn_one(*known, *say, margins, 5, x, 1.0, given, again)
+    y, sums = np.ones(1), np.zeros(2)
+    weighed = 1e18, 1e300, 0.5, 1.7, 10.0
+    total = loops.centers.learn_one(*known, *say, margins, 5, x, y, given, again, *weighed, sums)
+    other = np.zeros(2)
+    assert total == loops.learning.missed(said, y, margins > 0, *weighed, other)
+    assert sums.tolist() == other.tolist()
     np.testing.assert_array_equal(points, X)
     assert labels.tolist() == [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
     np.testing.assert_array_equal(given, F)

@@ -23,6 +23,7 @@ import numpy as np
 
 from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, sum_factor
 from streamk.backends.numba_backend.compiling import compiled, exact, exact_part, short
+from streamk.backends.numba_backend.learning import _missed_by
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
@@ -283,19 +284,22 @@ def learn_one(
     code: Any, parameter: Any, f: Any, points: Any, labels: Any, pending: Any,
     ridges: Any, now: Any, errors: Any, constant: Any, most: Any, margins: Any,
     learned: Any, x: Any, y: Any, F: Any, said: Any,
-) -> None:  # fmt: skip
-    """Have a single event with label y as the next of the points, and do `follow_one` for it.
+    furthest: Any, largest: Any, total: Any, factor: Any, far: Any, sums: Any,
+) -> Any:  # fmt: skip
+    """Have a single event with label y (1,) as the next of the points, and do `follow_one` for it.
 
     F is what `ask_one` has given, the first numbers are those of its own `KernelSum`, and its
     outputs before are written to `said`. Margins are the outputs where labels are numbers of
-    classes, and 0 where they are numbers.
+    classes, and 0 where they are numbers. By these outputs it does `learning.missed`, with the
+    last arguments, and returns the total.
     """
-    points[learned], labels[learned] = x[0], y
+    points[learned], labels[learned] = x[0], y[0]
     Y = np.empty((1, len(constant)))
     for o in range(len(constant)):
         if margins:
-            Y[0, o] = (1.0 if y == (o if margins > 1 else 1) else -1.0) - constant[o]
+            Y[0, o] = (1.0 if y[0] == (o if margins > 1 else 1) else -1.0) - constant[o]
         else:
-            Y[0, o] = y - constant[o]
+            Y[0, o] = y[0] - constant[o]
     _follow_one(code, parameter, f, points[: learned + 1], Y, ridges, pending, now, F)
     _say(F, errors, constant, most, said)
+    return _missed_by(said, y, margins > 0, furthest, largest, total, factor, far, sums)

@@ -14,6 +14,7 @@ from streamk.declared import count, flag
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.centers import KEPT, targets_of
+from streamk.learners.common.calibration import Calibration
 from streamk.learners.common.classes import LARGEST_OUTPUT
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK, OnlineKernelRidge
@@ -85,6 +86,8 @@ class MetricRidge(OnlineKernelRidge):
     def _make_room(self, X: Numbers, y: Numbers) -> None:
         super()._make_room(X, y)
         self._known = None
+        self._takeover = _BLOCKS[self._block]
+        """Event of the block after which the first part has the one before."""
 
     def begin(self, solution: Solution, capacity: int, X: Numbers, y: Numbers) -> None:
         """Solve for a first part of some events, before others are learned.
@@ -149,11 +152,6 @@ class MetricRidge(OnlineKernelRidge):
             self._base.forget_factor()
         self._centers.clear()
         self._recent.clear()
-
-    @property
-    def _takeover(self) -> int:
-        """Event of the block after which the first part has the one before."""
-        return _BLOCKS[self._block]
 
     @property
     def _stop(self) -> int:
@@ -258,8 +256,10 @@ class MetricRidge(OnlineKernelRidge):
 
         Returns what each was predicted before, float64 (n, outputs).
         """
-        if asked is None and len(points) == 1 and self._noted():
-            return self._learn_one(points, y)
+        if asked is None and len(points) == 1:
+            one = self.learn_one(points, y, (1.0, 1.0, 0.0, *Calibration().sums))
+            if one is not None:
+                return one[0]
         found: list[Numbers] = []
         self._found = found.append
         self._learn_labelled(points, y, asked)
@@ -305,19 +305,29 @@ class MetricRidge(OnlineKernelRidge):
                 )
         return self._known
 
-    def _learn_one(self, point: Numbers, y: Numbers) -> Numbers:
-        """Learn a single point (1, d) with label y (1,); return what it was predicted before."""
+    def learn_one(
+        self, point: Numbers, y: Numbers, known: tuple[Any, ...]
+    ) -> tuple[Numbers, float] | None:
+        """Learn a single point (1, d) with label y (1,), None if that has to go as of many.
+
+        Returns what it was predicted before, and the total of errors, as of `learning.missed`,
+        whose arguments after the labels are known.
+        """
         self._settle_if_due()
+        if not self._noted():
+            return None
         F = self._recent.pop(point.tobytes(), None)
         if F is None:
             F, _ = self._ask_one(point)
         said = np.empty((1, len(self._constant)))
-        loops.centers.learn_one(*self._noted()[1], self._n_pending, point, y[0], F, said)
-        self._n_pending += 1
+        one = self._n_pending, point, y, F, said
+        missed = loops.centers.learn_one(*self._noted()[1], *one, *known)
         self._said.append(F)
+        self._n_pending += 1
         self.n_events += 1
-        self._turn()
-        return said
+        if self._n_pending >= self._takeover:
+            self._turn()
+        return said, missed
 
     def targets(self, y: Numbers) -> Numbers:
         """Return labels as they are learned, float64 (n, outputs)."""

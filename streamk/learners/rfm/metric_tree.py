@@ -283,8 +283,13 @@ class MetricTree:
     def _learn_one(self, x: Numbers, y: Numbers, asked: Asked | None) -> None:
         """Learn an event (1, d) with label y (1,)."""
         leaf, point = self._placed(x)
-        F = leaf.learn_points(point, y)
-        self._weigh(F, y)
+        one = leaf.learn_one(point, y, self._weighed_by)
+        if one is None:
+            F = leaf.learn_points(point, y)
+            self._weigh(F, y)
+        else:
+            F, missed = one
+            self.missed = min(missed, _LARGEST_SUM)
         if asked is not None:
             asked.add(F)
         self._turn(1)
@@ -336,9 +341,13 @@ class MetricTree:
 
     def _weigh(self, F: Numbers, y: Numbers) -> None:
         """Take in how well events were predicted."""
-        known = FURTHEST, _LARGEST_SUM, self.missed, self._calibration.sums
-        missed = loops.learning.missed(F, y, self.is_classifier, *known)
+        missed = loops.learning.missed(F, y, self.is_classifier, *self._weighed_by)
         self.missed = min(missed, _LARGEST_SUM)
+
+    @property
+    def _weighed_by(self) -> tuple[Any, ...]:
+        """Bounds and sums that `learning.missed` takes events in by."""
+        return FURTHEST, _LARGEST_SUM, self.missed, *self._calibration.sums
 
     def decide(self, X: Numbers) -> Numbers:
         """Return the outputs of events X (n, d), float64 (n, outputs)."""

@@ -47,10 +47,10 @@ from streamk.backends.numba_backend.learning import _add_slopes, _missed_by, _pr
 from streamk.backends.numba_backend.pairwise import _pairwise
 from streamk.backends.numba_backend.scaling import (
     _bound_some,
-    _place,
     _scale_some,
     _standardize_some,
     leaves,
+    place,
 )
 
 _INT, _FLOAT, _SINGLE = types.int64, types.float64, types.float32
@@ -73,12 +73,12 @@ _OF_ALL: list[Compilable] = [
     Loop(_pairwise, (*_KERNEL, _SINGLES, _SINGLES, _SINGLES)),
     Loop(_follow, (_ROWS, _ROWS, *_FUNCTIONS, _INT, _ROWS)),
     Loop(ask_one, (*_SUM, *_SUM, _TILES, _TILES, _SINGLES, _ROWS, *_SAY, _INT, _SINGLES, *_TO)),
-    Loop(learn_one, (*_KERNEL, *_LEARN, _INT, _INT, _SINGLES, _FLOAT, *_TO)),
+    Loop(learn_one, (*_KERNEL, *_LEARN, _INT, _INT, _SINGLES, _ROW, *_TO, *(5 * [_FLOAT]), _ROW)),
     Loop(_add, (_ROWS, _NUMBERS, _ROWS, _ROWS)),
     Loop(_lay, (_SINGLES, _NUMBERS, _TILES)),
     Loop(_scale_some, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT)),
     Loop(_bound_some, (_ROWS, _ROW, _FLOAT, _SINGLES)),
-    Loop(_place, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT, _ROWS, _FLOAT, *_SPLITS, _SINGLES)),
+    Loop(place, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT, _ROWS, _FLOAT, *_SPLITS, _SINGLES)),
     Loop(leaves, (_ROWS, _ROW, types.int64[:, ::1], _NUMBERS)),
     Loop(_sum_slopes, (_INT, _ROW, *(4 * [_SINGLES]), types.float64[:, :, ::1])),
     Loop(_standardize_some, (_ROWS, _ROW, _ROW, _FLOAT)),
