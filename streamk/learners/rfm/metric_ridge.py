@@ -159,13 +159,12 @@ class MetricRidge(OnlineKernelRidge):
         return self._takeover if early else self._block
 
     def _turn(self) -> None:
-        if self._n_pending >= self._takeover:
-            self._settle()
-            super()._turn()
+        self._settle_if_due()
+        super()._turn()
 
     def _settle_if_due(self) -> None:
         """Take over the block that was solved for, at its event or after an interrupt there."""
-        if self._n_pending >= self._takeover:
+        if self._next_base is not None and self._n_pending >= self._takeover:
             self._settle()
 
     def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
@@ -325,8 +324,7 @@ class MetricRidge(OnlineKernelRidge):
         self._said.append(F)
         self._n_pending += 1
         self.n_events += 1
-        if self._n_pending >= self._takeover:
-            self._turn()
+        self._turn()
         return said, missed
 
     def targets(self, y: Numbers) -> Numbers:

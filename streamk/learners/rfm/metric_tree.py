@@ -263,7 +263,10 @@ class MetricTree:
     def learn(self, X: Numbers, y: Numbers, asked: Asked | None = None) -> None:
         """Learn events X (n, d) with labels y (n,) as numbers, one after the other."""
         if len(X) == 1 and (asked is None or asked.events is None):
-            self._learn_one(X, y, asked)
+            F = self._learn_one(X, y)
+            if asked is not None:
+                asked.add(F)
+            self._turn(1)
             return
         points, others = self.map.points(X), None
         if asked is not None and asked.events is not None:
@@ -280,8 +283,8 @@ class MetricTree:
             self._turn(stop - at)
             at = stop
 
-    def _learn_one(self, x: Numbers, y: Numbers, asked: Asked | None) -> None:
-        """Learn an event (1, d) with label y (1,)."""
+    def _learn_one(self, x: Numbers, y: Numbers) -> Numbers:
+        """Learn an event (1, d) with label y (1,); return what it was predicted before."""
         leaf, point = self._placed(x)
         one = leaf.learn_one(point, y, self._weighed_by)
         if one is None:
@@ -290,9 +293,7 @@ class MetricTree:
         else:
             F, missed = one
             self.missed = min(missed, _LARGEST_SUM)
-        if asked is not None:
-            asked.add(F)
-        self._turn(1)
+        return F
 
     def _placed(self, x: Numbers) -> tuple[MetricRidge, Numbers]:
         """Return the leaf of an event (1, d), and its point; mostly it was predicted just now."""
