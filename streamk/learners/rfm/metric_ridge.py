@@ -77,8 +77,8 @@ class MetricRidge(OnlineKernelRidge):
 
     def __init__(self, kernel: Kernel, **options: Any) -> None:
         self._said: list[Numbers] = []
-        """Outputs of all functions, the last of which is the first part as it is, for the last events
-        that no block has yet."""
+        """Outputs of all functions, the last of which is the first part as it is, for the last
+        events that no block has yet."""
         self._known: tuple[tuple[Any, ...], ...] | None = None
         """See `_noted`; None where it has changed since."""
         super().__init__(kernel, **options)
@@ -256,7 +256,7 @@ class MetricRidge(OnlineKernelRidge):
         Returns what each was predicted before, float64 (n, outputs).
         """
         if asked is None and len(points) == 1:
-            one = self.learn_one(points, y, (1.0, 1.0, 0.0, *Calibration().sums))
+            one = self.learn_point(points, y, (1.0, 1.0, 0.0, *Calibration().sums))
             if one is not None:
                 return one[0]
         found: list[Numbers] = []
@@ -304,7 +304,7 @@ class MetricRidge(OnlineKernelRidge):
                 )
         return self._known
 
-    def learn_one(
+    def learn_point(
         self, point: Numbers, y: Numbers, known: tuple[Any, ...]
     ) -> tuple[Numbers, float] | None:
         """Learn a single point (1, d) with label y (1,), None if that has to go as of many.

@@ -286,7 +286,7 @@ class MetricTree:
     def _learn_one(self, x: Numbers, y: Numbers) -> Numbers:
         """Learn an event (1, d) with label y (1,); return what it was predicted before."""
         leaf, point = self._placed(x)
-        one = leaf.learn_one(point, y, self._weighed_by)
+        one = leaf.learn_point(point, y, self._weighed_by)
         if one is None:
             F = leaf.learn_points(point, y)
             self._weigh(F, y)
