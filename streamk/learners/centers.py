@@ -283,15 +283,25 @@ class OnCenters(Supervised):
     def _make_room(self, X: Numbers, y: Numbers) -> None:
         """Have X (n, d) and labels y (n,) as the events since the last block, and room for more."""
         self._rooms = np.zeros((self._block, X.shape[1]), np.float32), np.zeros(self._block)
-        self._pending, self._pending_labels = (room[:0] for room in self._rooms)
+        self._n_pending = 0
         self._append(X, y)
 
     def _append(self, X: Numbers, y: Numbers) -> None:
         """Have further events since the last block."""
-        first, stop = len(self._pending), len(self._pending) + len(X)
+        first, stop = self._n_pending, self._n_pending + len(X)
         points, labels = self._rooms
         points[first:stop], labels[first:stop] = X, y
-        self._pending, self._pending_labels = points[:stop], labels[:stop]
+        self._n_pending = stop
+
+    @property
+    def _pending(self) -> Numbers:
+        """The events since the last block, float32 (n, d)."""
+        return self._rooms[0][: self._n_pending]
+
+    @property
+    def _pending_labels(self) -> Numbers:
+        """Their labels, float64 (n,)."""
+        return self._rooms[1][: self._n_pending]
 
     @property
     def _width(self) -> int:
@@ -316,7 +326,7 @@ class OnCenters(Supervised):
         """Predict and learn events that all have labels, block by block."""
         at = 0
         while at < len(events):
-            stop = min(len(events), at + self._stop - len(self._pending))
+            stop = min(len(events), at + self._stop - self._n_pending)
             F = self._learn(events[at:stop], numbers[at:stop])
             if asked is not None and asked.events is not None:
                 F = self._answers(asked.events[at:stop], stop - at)
@@ -332,12 +342,12 @@ class OnCenters(Supervised):
 
     def _turn(self) -> None:
         """Do what is to be done at this event of the block."""
-        if len(self._pending) == self._block:
+        if self._n_pending == self._block:
             self._close_block()
 
     def _learn(self, X: Numbers, y: Numbers) -> Numbers:
         """Learn events of one block, and return the outputs of each before it was learned."""
-        first, n = len(self._pending), len(X)
+        first, n = self._n_pending, len(X)
         F = self._outputs_of_centers(X)
         self._append(X, y)
         Y, A = self._targets(y) - self._constant, self._pending_coefficients
@@ -367,11 +377,11 @@ class OnCenters(Supervised):
             The newest events that were learned, n; 0 if all of X is asked now.
         """
         F = self._outputs_of_centers(X)
-        before, A = len(self._pending) - new, self._pending_coefficients
+        before, A = self._n_pending - new, self._pending_coefficients
         if len(X) == 1:
             x, points = self.kernel.mapped(X), self.kernel.mapped(self._pending[:before])
             loops.centers.add_one(self._kernel_numbers, x, points, A, F)
-        elif len(self._pending):
+        elif self._n_pending:
             known = before + np.arange(len(X)) * (new > 0)
             loops.centers.add(own_kernels(self.kernel, X, self._pending), known, A, F)
         return F
@@ -397,7 +407,7 @@ class OnCenters(Supervised):
 
     def _close_block(self) -> None:
         """Have the centers learn the block, and weigh the functions."""
-        n = len(self._pending)
+        n = self._n_pending
         block = self._pending, self._pending_labels, self._pending_coefficients[:n]
         self._begin_block()
         self._errors = self._errors * (1.0 - 1.0 / _MEMORY) ** n + self._errors_now
@@ -465,7 +475,7 @@ class OnCenters(Supervised):
         if self.columns is None or not len(events):
             raise InvalidInput("there are no events, or none were learned: no center is among them")
         best, outputs = self._best, self._n_outputs()
-        pending = self._pending_coefficients[: len(self._pending)]
+        pending = self._pending_coefficients[: self._n_pending]
         points, A = self._centers_of(best)
         points = np.concatenate([points, self._pending])
         A = np.concatenate([A, pending[:, best * outputs : (best + 1) * outputs]])
@@ -518,7 +528,7 @@ class OnCenters(Supervised):
         return {
             "pending": self._pending.copy(),
             "pending_labels": self._pending_labels.copy(),
-            "pending_coefficients": self._pending_coefficients[: len(self._pending)].copy(),
+            "pending_coefficients": self._pending_coefficients[: self._n_pending].copy(),
             "errors": self._errors.copy(),
             "errors_now": self._errors_now.copy(),
             "constant": self._constant.copy(),

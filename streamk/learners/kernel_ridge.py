@@ -130,7 +130,7 @@ class OnlineKernelRidge(OnCenters):
     @property
     def n_features(self) -> int:
         """Centers in use, and up to 63 events since that are none yet."""
-        return len(self._centers) + len(self._pending)
+        return len(self._centers) + self._n_pending
 
     @property
     def nbytes(self) -> int:

@@ -94,7 +94,8 @@ def test_a_single_event_is_predicted_and_learned_as_in_a_batch(
     learned = Functions(ridges, rng.normal(size=(6, 2 * outputs)), np.zeros(2))
     batch = Functions(ridges, learned.A.copy(), np.zeros(2))
     given, said, x = np.empty((1, 2 * outputs)), np.empty((1, outputs)), X[5:]
-    loops.centers.ask_one(sums, x, x, X[:5], learned.A, errors, constant, 1e300, given, said)
+    points, labels, say = X * (np.arange(6) < 5)[:, None], np.zeros(6), (errors, constant, 1e300)
+    loops.centers.ask_one(*sums, points, learned.A, *say, 5, x, given, said)
     of_base = parts[1].outputs(x) + parts[2].outputs(x)
     F = parts[0].outputs(x) + np.concatenate([of_base, of_base], axis=1)
     np.testing.assert_array_equal(given, F)
@@ -102,7 +103,15 @@ def test_a_single_event_is_predicted_and_learned_as_in_a_batch(
     loops.centers.follow(own_kernels(own, x, X), Y, batch, 5, F)
     np.testing.assert_array_equal(said, F[:, outputs:] + constant)
     again = np.empty((1, outputs))
-    loops.centers.learn_one(sums, X, 1.0, margins, *learned, errors, constant, 1e300, given, again)
+    known = (*first[:3], points, labels, learned.A, ridges, learned.errors)
+    y, sums = np.ones(1), np.zeros(2)
+    weighed = 1e18, 1e300, 0.5, 1.7, 10.0
+    total = loops.centers.learn_one(*known, *say, margins, 5, x, y, given, again, *weighed, sums)
+    other = np.zeros(2)
+    assert total == loops.learning.missed(said, y, margins > 0, *weighed, other)
+    assert sums.tolist() == other.tolist()
+    np.testing.assert_array_equal(points, X)
+    assert labels.tolist() == [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
     np.testing.assert_array_equal(given, F)
     np.testing.assert_array_equal(again, said)
     for one, other in zip(learned, batch, strict=True):
@@ -115,7 +124,7 @@ def test_what_overflows_is_said_to_be_large() -> None:
     for f, expected in ((np.inf, 1e300), (-np.inf, -1e300), (np.nan, 0.0), (2.0, 2.0)):
         constant = np.array([f, -f])
         loops.centers.ask_one(
-            (*none, *none, *none[3:]), x, x, x[:0], np.zeros((0, 2)), np.zeros(1), constant, 1e300,
-            given, said,
+            *none, *none, *none[3:], x, np.zeros((1, 2)), np.zeros(1), constant, 1e300,
+            0, x, given, said,
         )  # fmt: skip
         assert said.tolist() == [[expected, -expected]]

@@ -40,13 +40,13 @@ def test_they_are_those_of_the_formulas(outputs: int) -> None:
     curvature = (P * (every - mean[:, None]) ** 2).sum()
     np.testing.assert_allclose(sums, [0.5 + slope, 2.0 + curvature], rtol=1e-12)
     again = np.array([0.5, 2.0])
-    total = learning.missed(F, classes, False, 1e18, 1e300, 0.25, (1.7, 10.0, again))
+    total = learning.missed(F, classes, False, 1e18, 1e300, 0.25, 1.7, 10.0, again)
     assert again.tolist() == [0.5, 2.0]
     errors = np.abs(F - classes[:, None]).sum(axis=1)
     assert total == pytest.approx(0.25 + np.minimum(errors, 1e300).sum(), rel=1e-12)
     true = classes[:, None] == (np.arange(outputs) if outputs > 1 else 1)
     errors = np.minimum(np.abs(F - np.where(true, 1.0, -1.0)), 1e18) ** 2
-    total = learning.missed(F, classes, True, 1e18, 1e300, 0.25, (1.7, 10.0, again))
+    total = learning.missed(F, classes, True, 1e18, 1e300, 0.25, 1.7, 10.0, again)
     assert again.tobytes() == sums.tobytes()
     assert total == pytest.approx(0.25 + np.minimum(errors.sum(axis=1), 1e300).sum(), rel=1e-12)
 
@@ -57,14 +57,14 @@ def test_rows_are_the_same_by_themselves(outputs: int) -> None:
     P, sums = np.empty((60, max(2, outputs))), np.zeros(2)
     learning.probabilities(F, 0.3, 1e6, P)
     learning.slopes(F, classes, 0.3, 10.0, sums)
-    total = learning.missed(F, classes, True, 1e18, 1e300, 0.0, (0.3, 10.0, np.zeros(2)))
+    total = learning.missed(F, classes, True, 1e18, 1e300, 0.0, 0.3, 10.0, np.zeros(2))
     one, alone, least = np.empty((1, max(2, outputs))), np.zeros(2), 0.0
     for row in range(60):
         some = slice(row, row + 1)
         learning.probabilities(F[some], 0.3, 1e6, one)
         assert one.tobytes() == P[some].tobytes()
         calibration = 0.3, 10.0, alone
-        least = learning.missed(F[some], classes[some], True, 1e18, 1e300, least, calibration)
+        least = learning.missed(F[some], classes[some], True, 1e18, 1e300, least, *calibration)
     assert alone.tobytes() == sums.tobytes()
     assert least == total
 

@@ -28,7 +28,16 @@ OF_OUTPUTS_OR_LABELS_ALONE = {
 OF_THE_LEARNER_AROUND = {  # which holds its own lock meanwhile
     *("learn_checked", "learn_encoded", "decide_checked", "last_events", "learn_again"),
     *("grow", "rest", "wake"),
-    *("begin", "close", "extend", "forget_factor", "keep_factor", "learn_points", "targets"),
+    *(
+        "begin",
+        "close",
+        "extend",
+        "forget_factor",
+        "keep_factor",
+        "learn_point",
+        "learn_points",
+        "targets",
+    ),
 }
 BEFORE_THE_FIRST_EVENT = {
     *("begin", "drop", "go_on_with", "compile_rare_steps", "for_shards", "reopened"),

@@ -23,6 +23,7 @@ import numpy as np
 
 from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, sum_factor
 from streamk.backends.numba_backend.compiling import compiled, exact, exact_part, short
+from streamk.backends.numba_backend.learning import _missed_by
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
@@ -249,67 +250,56 @@ def _give(code: Any, parameter: Any, f: Any, x: Any, laid: Any, A: Any, out: Any
 
 
 @short
-def _ask_one(
+def ask_one(
     code: Any, parameter: Any, f: Any, laid: Any, A: Any,
     base_code: Any, base_parameter: Any, base_f: Any, done: Any, B: Any, last: Any, C: Any,
-    x: Any, u: Any, points: Any, pending: Any, errors: Any, constant: Any, most: Any, given: Any,
-    said: Any,
+    points: Any, pending: Any, errors: Any, constant: Any, most: Any,
+    learned: Any, x: Any, given: Any, said: Any,
 ) -> None:  # fmt: skip
+    """Predict a single event x (1, d) by several functions of the same centers.
+
+    To what its centers give, each function adds what the two parts of the base do: all of that is
+    written to `given` (1, functions times outputs). Then come the first points (m, d), so many as
+    are learned, with their rows of the coefficients `pending`, as of `add`. The outputs of the
+    function with the least of the errors (functions,) and the constant (outputs,), bounded by
+    `most`, are written to `said` (1, outputs). First of all come the numbers of the own
+    `KernelSum`, and of those of the base, which have one kernel.
+    """
     each = len(constant)
     _give(code, parameter, f, x, laid, A, given)
     if done.shape[0] or last.shape[0]:
         both = np.empty((2, 1, each))
-        _give(base_code, base_parameter, base_f, u, done, B, both[0])
-        _give(base_code, base_parameter, base_f, u, last, C, both[1])
+        _give(base_code, base_parameter, base_f, x, done, B, both[0])
+        _give(base_code, base_parameter, base_f, x, last, C, both[1])
         for o in range(given.shape[1]):
             given[0, o] += both[0, 0, o % each] + both[1, 0, o % each]
     F = given.copy()
-    if points.shape[0]:
-        _add_one(code, parameter, f, x, points, pending, F)
+    if learned:
+        _add_one(code, parameter, f, x, points[:learned], pending, F)
     _say(F, errors, constant, most, said)
-
-
-def ask_one(
-    sums: tuple[Any, ...], x: Any, u: Any, points: Any, pending: Any, errors: Any, constant: Any,
-    most: float, given: Any, said: Any,
-) -> None:  # fmt: skip
-    """Predict a single event by several functions of the same centers.
-
-    To what its centers give, each function adds what the two parts of the base do: all of that is
-    written to `given` (1, functions times outputs). Then come centers (m, d) with the first rows of
-    the coefficients `pending`, as of `add`. The outputs of the function with the least of the
-    errors (functions,) and the constant (outputs,), bounded by `most`, are written to `said`
-    (1, outputs). The sums are the numbers of the own `KernelSum`, and of those of the base, which
-    have one kernel. The event is x (1, d) for the own kernel, and u for that of the base.
-    """
-    _ask_one(*sums, x, u, points, pending, errors, constant, most, given, said)
 
 
 @short
-def _learn_one(
-    code: Any, parameter: Any, f: Any, points: Any, y: Any, margins: Any, ridges: Any, A: Any,
-    now: Any, errors: Any, constant: Any, most: Any, F: Any, said: Any,
-) -> None:  # fmt: skip
+def learn_one(
+    code: Any, parameter: Any, f: Any, points: Any, labels: Any, pending: Any,
+    ridges: Any, now: Any, errors: Any, constant: Any, most: Any, margins: Any,
+    learned: Any, x: Any, y: Any, F: Any, said: Any,
+    furthest: Any, largest: Any, total: Any, factor: Any, far: Any, sums: Any,
+) -> Any:  # fmt: skip
+    """Have a single event with label y (1,) as the next of the points, and do `follow_one` for it.
+
+    F is what `ask_one` has given, the first numbers are those of its own `KernelSum`, and its
+    outputs before are written to `said`. Margins are the outputs where labels are numbers of
+    classes, and 0 where they are numbers. By these outputs it does `learning.missed`, with the
+    last arguments, and returns the total.
+    """
+    points[learned], labels[learned] = x[0], y[0]
     Y = np.empty((1, len(constant)))
     for o in range(len(constant)):
         if margins:
-            Y[0, o] = (1.0 if y == (o if margins > 1 else 1) else -1.0) - constant[o]
+            Y[0, o] = (1.0 if y[0] == (o if margins > 1 else 1) else -1.0) - constant[o]
         else:
-            Y[0, o] = y - constant[o]
-    _follow_one(code, parameter, f, points, Y, ridges, A, now, F)
+            Y[0, o] = y[0] - constant[o]
+    _follow_one(code, parameter, f, points[: learned + 1], Y, ridges, pending, now, F)
     _say(F, errors, constant, most, said)
-
-
-def learn_one(
-    sums: tuple[Any, ...], points: Any, y: float, margins: int, ridges: Any, A: Any, now: Any,
-    errors: Any, constant: Any, most: float, F: Any, said: Any,
-) -> None:  # fmt: skip
-    """Do `follow_one` for an event with a label, and write its outputs before to `said`.
-
-    Sums, and what is said, are those of `ask_one`, and F is what that has given. Margins are the
-    outputs where labels are numbers of classes, and 0 where they are numbers.
-    """
-    code, parameter, f = sums[:3]
-    _learn_one(
-        code, parameter, f, points, y, margins, ridges, A, now, errors, constant, most, F, said
-    )
+    return _missed_by(said, y, margins > 0, furthest, largest, total, factor, far, sums)

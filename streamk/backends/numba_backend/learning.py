@@ -268,14 +268,15 @@ def _missed_by(
 
 def missed(
     F: Any, y: Any, classes: bool, furthest: float, most: float, total: float,
-    calibration: tuple[float, float, Any],
+    factor: float, far: float, sums: Any,
 ) -> float:  # fmt: skip
     """Return the total with the errors of outputs (n, outputs) added, event by event.
 
     Of classes, whose targets are 1 and -1, an event's is the sum of squares of its margins'
     errors up to `furthest`, of numbers that of absolute errors; up to `most`. Of classes it does
-    `slopes`, too, for a calibration's factor, most and sums.
+    `slopes`, too, for a calibration's factor, bound and sums.
     """
     for some in pieces(F):
-        total = _missed_by(F[some], y[some], classes, furthest, most, total, *calibration)
+        known = classes, furthest, most, total, factor, far, sums
+        total = _missed_by(F[some], y[some], *known)
     return total

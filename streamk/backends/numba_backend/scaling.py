@@ -186,10 +186,15 @@ def _products(rows: Any, x: Any) -> Any:
 
 
 @short
-def _place(
+def place(
     P: Any, medians: Any, means: Any, factors: Any, values: Any, ranks: Any, ends: Any, scaled: Any,
     root: Any, most: Any, directions: Any, thresholds: Any, children: Any, out: Any,
 ) -> Any:  # fmt: skip
+    """Do `scale`, `bound` and `leaves` for a single event P (1, d), float64, and return its leaf.
+
+    The event is lost, and `out` gets its point. The root is one row of factors, or as many rows as
+    there are columns. Directions of splits are (splits, d), float32.
+    """
     _scale_some(P, medians, means, factors, values, ranks, ends, scaled)
     if root.shape[0] == 1:
         _bound_some(P, root[0], most, out)
@@ -202,17 +207,6 @@ def _place(
     products = _products(directions.astype(np.float64), out.astype(np.float64))
     leaves(products, thresholds, children, leaf)
     return leaf[0]
-
-
-def place(
-    event: Any, columns: ColumnMap, scaled: float, root: Any, most: float, splits: Any, out: Any
-) -> int:
-    """Do `scale`, `bound` and `leaves` for a single event (1, d), float64, and return its leaf.
-
-    The event is lost, and `out` gets its point. The root is one row of factors, or as many rows as
-    there are columns. Splits are directions (splits, d), float32, thresholds and children.
-    """
-    return int(_place(event, *columns, scaled, root, most, *splits, out))
 
 
 @short

@@ -277,15 +277,17 @@ class Decider(Predictor):
             F = self._weights.scores(F, labels)
         if len(F) > 1:
             return labels[F.argmax()]
+        if len(labels) > 1:
+            return labels[F.item() > self.THRESHOLD]
         self._need_classes()
-        return labels[int(len(labels) > 1 and F[0] > self.THRESHOLD)]
+        return labels[0]
 
     def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
         """Class probabilities, shape (n, classes), where `decision_many` gave F."""
         if not self.is_classifier:
             raise InvalidInput("a regression has no class probabilities; use predict_many")
-        self._need_classes()
-        if len(self._classes) == 1:
+        if len(self._classes) < 2:
+            self._need_classes()
             return np.ones((len(F), 1))
         return self._probabilities(F)
 

@@ -321,30 +321,29 @@ class ExternalExperts:
         n_outputs : int
             Of the pool's experts.
         """
-        out = np.empty((len(events), len(self), n_outputs), np.float32)
-        active = self.active
-        Z = self._scale.transform(events) if any(active) else events
+        out, active = np.empty((len(events), len(self), n_outputs), np.float32), self.active
+        Z = self._scale.transform(events) if True in active else events
         for place, learner in enumerate(self._learners):
-            if not active[place]:
+            if active[place]:
+                F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
+                out[:, place] = self._scores(learner, F, n_outputs)
+            else:
                 out[:, place] = np.nan
-                continue
-            F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
-            out[:, place] = self._scores(learner, F, n_outputs)
         return out
 
     def _scores(
         self, learner: OfOneKernel, F: NDArray[np.float64], n_outputs: int
     ) -> NDArray[np.float64]:
         """Return the scores (n, n_outputs) of a learner's outputs F, as it is now."""
-        if not math.isfinite(sum_of_squares(F)):
+        if learner.can_diverge and not math.isfinite(sum_of_squares(F)):
             F = np.nan_to_num(F)
         if not self._is_classifier:
             F = F * self._unit[0] + self._unit[1]
             return np.asarray(np.clip(F, -FURTHEST, FURTHEST))
         if len(self._classes) < 2:
             return np.zeros((len(F), n_outputs))
-        L = np.log(np.maximum(learner.probabilities(F), _LEAST))
-        return np.asarray(L) if n_outputs > 1 else L[:, 1:] - L[:, :1]
+        L: NDArray[np.float64] = np.log(np.maximum(learner.probabilities(F), _LEAST))
+        return L if n_outputs > 1 else L[:, 1:] - L[:, :1]
 
     def predict_then_learn(
         self, events: NDArray[np.float64], numbers: NDArray[np.float64], n_outputs: int

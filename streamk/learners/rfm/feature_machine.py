@@ -317,11 +317,7 @@ class FeatureMachine(Supervised):
     # Learning
 
     def learn_encoded(self, events: Numbers, numbers: Numbers, asked: Asked | None = None) -> None:
-        """Learn from events whose labels are there, see `Supervised.learn_encoded`."""
-        self._learn_labelled(events, numbers, asked)
-
-    def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
-        """Predict and learn events that all have labels."""
+        """Predict and learn events that all have labels, see `Supervised.learn_encoded`."""
         if self.n_events + len(events) < self._until:
             self._learn_some(events, numbers, asked)
             return
@@ -338,6 +334,8 @@ class FeatureMachine(Supervised):
             self._turn()
             at = stop
         self._until = self._stop()
+
+    _learn_labelled = learn_encoded
 
     def _learn_some(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
         """Predict and learn events among which nothing else is to be done."""

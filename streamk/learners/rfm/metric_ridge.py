@@ -14,6 +14,7 @@ from streamk.declared import count, flag
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.centers import KEPT, targets_of
+from streamk.learners.common.calibration import Calibration
 from streamk.learners.common.classes import LARGEST_OUTPUT
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK, OnlineKernelRidge
@@ -76,14 +77,17 @@ class MetricRidge(OnlineKernelRidge):
 
     def __init__(self, kernel: Kernel, **options: Any) -> None:
         self._said: list[Numbers] = []
-        """Outputs of the first part, as it is, for the last events that no block has yet."""
-        self._sums: tuple[Any, ...] | None = None
+        """Outputs of all functions, the last of which is the first part as it is, for the last
+        events that no block has yet."""
+        self._known: tuple[tuple[Any, ...], ...] | None = None
         """See `_noted`; None where it has changed since."""
         super().__init__(kernel, **options)
 
     def _make_room(self, X: Numbers, y: Numbers) -> None:
         super()._make_room(X, y)
-        self._sums = None
+        self._known = None
+        self._takeover = _BLOCKS[self._block]
+        """Event of the block after which the first part has the one before."""
 
     def begin(self, solution: Solution, capacity: int, X: Numbers, y: Numbers) -> None:
         """Solve for a first part of some events, before others are learned.
@@ -96,7 +100,7 @@ class MetricRidge(OnlineKernelRidge):
         self._base = SolvedPart(kernel, ridge, capacity, first=len(X), **sizes)
         if errors is None:
             errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
-        self._errors, self._settled, self._sums = np.array(errors, np.float64), 0, None
+        self._errors, self._settled, self._known = np.array(errors, np.float64), 0, None
         self._solve_with(X, y)
         self._fit_block()
 
@@ -142,7 +146,7 @@ class MetricRidge(OnlineKernelRidge):
         if self._columns_since:
             base.add_columns(self._columns_since)
         self._base, self._next_base, self._columns_since = base, None, 0
-        self._sums = None
+        self._known = None
         self._said.clear()
         if not self._keeps:
             self._base.forget_factor()
@@ -150,23 +154,17 @@ class MetricRidge(OnlineKernelRidge):
         self._recent.clear()
 
     @property
-    def _takeover(self) -> int:
-        """Event of the block after which the first part has the one before."""
-        return _BLOCKS[self._block]
-
-    @property
     def _stop(self) -> int:
-        early = self._next_base is not None and len(self._pending) < self._takeover
+        early = self._next_base is not None and self._n_pending < self._takeover
         return self._takeover if early else self._block
 
     def _turn(self) -> None:
-        if len(self._pending) >= self._takeover:
-            self._settle()
-            super()._turn()
+        self._settle_if_due()
+        super()._turn()
 
     def _settle_if_due(self) -> None:
         """Take over the block that was solved for, at its event or after an interrupt there."""
-        if len(self._pending) >= self._takeover:
+        if self._next_base is not None and self._n_pending >= self._takeover:
             self._settle()
 
     def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
@@ -257,8 +255,10 @@ class MetricRidge(OnlineKernelRidge):
 
         Returns what each was predicted before, float64 (n, outputs).
         """
-        if asked is None and len(points) == 1 and self._noted():
-            return self._learn_one(points, y)
+        if asked is None and len(points) == 1:
+            one = self.learn_point(points, y, (1.0, 1.0, 0.0, *Calibration().sums))
+            if one is not None:
+                return one[0]
         found: list[Numbers] = []
         self._found = found.append
         self._learn_labelled(points, y, asked)
@@ -275,62 +275,57 @@ class MetricRidge(OnlineKernelRidge):
 
     def _ask_one(self, point: Numbers) -> tuple[Numbers, Numbers]:
         """Return what the centers give for a point (1, d), of each function, and its outputs."""
-        constant, base, pending = self._constant, self._base, self._pending
-        given, said = (
-            np.empty((1, self._pending_coefficients.shape[1])),
-            np.empty((1, len(constant))),
-        )
-        loops.centers.ask_one(
-            self._noted(),
-            self.kernel.mapped(point),
-            point if base is None else base.kernel.mapped(point),
-            self.kernel.mapped(pending) if len(pending) else pending,
-            self._pending_coefficients,
-            self._errors,
-            constant,
-            LARGEST_OUTPUT,
-            given,
-            said,
-        )
+        known, _ = self._noted()
+        given = np.empty((1, self._pending_coefficients.shape[1]))
+        said = np.empty((1, len(self._constant)))
+        loops.centers.ask_one(*known, self._n_pending, point, given, said)
         return given, said
 
-    def _noted(self) -> tuple[Any, ...]:
-        """Return both parts as loops take them; () if a single event takes long, or is nothing."""
-        if self._sums is None:
+    def _noted(self) -> tuple[tuple[Any, ...], ...]:
+        """Return what stays for a block as the loops of a single event take it: asked, learned.
+
+        It is () if that takes long, or is nothing.
+        """
+        if self._known is None:
             own = self._centers.sum
             none = own._replace(laid=own.laid[:0])
             done, last = (none, none) if self._base is None else self._base.sums
-            size = sum(part.laid.size for part in (own, done, last))
-            takes = self.columns and size <= _AT_ONCE
-            self._sums = (*own, *done, *last[3:]) if takes else ()
-        return self._sums
+            each = [part.laid for part in (own, done, last)]
+            d = len(self.columns or ())
+            takes = d and {laid.shape[1] for laid in each} == {d}  # none is of a kernel that maps
+            (points, labels), A = self._rooms, self._pending_coefficients
+            say = self._errors, self._constant, LARGEST_OUTPUT
+            margins = len(self._constant) * self.is_classifier
+            self._known = ()
+            if takes and sum(laid.size for laid in each) <= _AT_ONCE:
+                self._known = (
+                    (*own, *done, *last[3:], points, A, *say),
+                    (*own[:3], points, labels, A, self._ridges, self._errors_now, *say, margins),
+                )
+        return self._known
 
-    def _learn_one(self, point: Numbers, y: Numbers) -> Numbers:
-        """Learn a single point (1, d) with label y (1,); return what it was predicted before."""
+    def learn_point(
+        self, point: Numbers, y: Numbers, known: tuple[Any, ...]
+    ) -> tuple[Numbers, float] | None:
+        """Learn a single point (1, d) with label y (1,), None if that has to go as of many.
+
+        Returns what it was predicted before, and the total of errors, as of `learning.missed`,
+        whose arguments after the labels are known.
+        """
         self._settle_if_due()
-        F, constant = self._recent.pop(point.tobytes(), None), self._constant
+        if not self._noted():
+            return None
+        F = self._recent.pop(point.tobytes(), None)
         if F is None:
             F, _ = self._ask_one(point)
-        self._append(point, y)
-        said = np.empty((1, len(constant)))
-        loops.centers.learn_one(
-            self._noted(),
-            self.kernel.mapped(self._pending),
-            float(y[0]),
-            len(constant) * self.is_classifier,
-            self._ridges,
-            self._pending_coefficients,
-            self._errors_now,
-            self._errors,
-            constant,
-            LARGEST_OUTPUT,
-            F,
-            said,
-        )
-        self._said.append(F[:, -len(constant) :])
+        said = np.empty((1, len(self._constant)))
+        one = self._n_pending, point, y, F, said
+        missed = loops.centers.learn_one(*self._noted()[1], *one, *known)
+        self._said.append(F)
+        self._n_pending += 1
         self.n_events += 1
         self._turn()
-        return said
+        return said, missed
 
     def targets(self, y: Numbers) -> Numbers:
         """Return labels as they are learned, float64 (n, outputs)."""
@@ -338,7 +333,7 @@ class MetricRidge(OnlineKernelRidge):
 
     def _learn(self, X: Numbers, y: Numbers) -> Numbers:
         F = super()._learn(X, y)
-        self._said.append(F[:, -self._n_outputs() :])
+        self._said.append(F)
         self._found(self._decided(F))
         return F
 
@@ -366,7 +361,8 @@ class MetricRidge(OnlineKernelRidge):
         return np.concatenate(len(self._ridges) * [F], axis=1)
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
-        base, said = self._base, np.concatenate(self._said or [np.zeros((0, self._n_outputs()))])
+        base, outputs = self._base, self._n_outputs()
+        said = np.concatenate(self._said or [np.zeros((0, outputs))])[:, -outputs:]
         self._said.clear()
         if base is not None and base.grows:
             if base.n_last < _QUICK:
@@ -394,7 +390,7 @@ class MetricRidge(OnlineKernelRidge):
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
         self._settle()
         super()._fit_centers(fitted)
-        self._sums = None
+        self._known = None
         self._said.clear()
         if self._base is not None:
             self._base.fit_outputs(fitted)
@@ -443,7 +439,7 @@ class MetricRidge(OnlineKernelRidge):
         )
         self._settled = 0
         solving = flag(header, "solving", self._owner())
-        centers, pending = len(self._centers), len(self._pending)
+        centers, pending = len(self._centers), self._n_pending
         can_be = centers in _BLOCKS and centers <= self._base.room and pending < self._takeover
         if solving != can_be:
             raise StateError(

@@ -263,7 +263,10 @@ class MetricTree:
     def learn(self, X: Numbers, y: Numbers, asked: Asked | None = None) -> None:
         """Learn events X (n, d) with labels y (n,) as numbers, one after the other."""
         if len(X) == 1 and (asked is None or asked.events is None):
-            self._learn_one(X, y, asked)
+            F = self._learn_one(X, y)
+            if asked is not None:
+                asked.add(F)
+            self._turn(1)
             return
         points, others = self.map.points(X), None
         if asked is not None and asked.events is not None:
@@ -280,14 +283,17 @@ class MetricTree:
             self._turn(stop - at)
             at = stop
 
-    def _learn_one(self, x: Numbers, y: Numbers, asked: Asked | None) -> None:
-        """Learn an event (1, d) with label y (1,)."""
+    def _learn_one(self, x: Numbers, y: Numbers) -> Numbers:
+        """Learn an event (1, d) with label y (1,); return what it was predicted before."""
         leaf, point = self._placed(x)
-        F = leaf.learn_points(point, y)
-        self._weigh(F, y)
-        if asked is not None:
-            asked.add(F)
-        self._turn(1)
+        one = leaf.learn_point(point, y, self._weighed_by)
+        if one is None:
+            F = leaf.learn_points(point, y)
+            self._weigh(F, y)
+        else:
+            F, missed = one
+            self.missed = min(missed, _LARGEST_SUM)
+        return F
 
     def _placed(self, x: Numbers) -> tuple[MetricRidge, Numbers]:
         """Return the leaf of an event (1, d), and its point; mostly it was predicted just now."""
@@ -336,9 +342,13 @@ class MetricTree:
 
     def _weigh(self, F: Numbers, y: Numbers) -> None:
         """Take in how well events were predicted."""
-        known = FURTHEST, _LARGEST_SUM, self.missed, self._calibration.sums
-        missed = loops.learning.missed(F, y, self.is_classifier, *known)
+        missed = loops.learning.missed(F, y, self.is_classifier, *self._weighed_by)
         self.missed = min(missed, _LARGEST_SUM)
+
+    @property
+    def _weighed_by(self) -> tuple[Any, ...]:
+        """Bounds and sums that `learning.missed` takes events in by."""
+        return FURTHEST, _LARGEST_SUM, self.missed, *self._calibration.sums
 
     def decide(self, X: Numbers) -> Numbers:
         """Return the outputs of events X (n, d), float64 (n, outputs)."""

@@ -54,18 +54,17 @@ class EventMap:
 
     def place(self, x: Numbers, splits: Splits) -> tuple[int, Numbers]:
         """Return the leaf of a finite event (1, d), and its point: bits of `points`."""
-        P, point = np.array(x, np.float64, order="C"), np.empty(x.shape, np.float32)
-        if x.shape[1] != len(self.columns.means) or splits.directions.shape[1] != x.shape[1]:
+        P, directions = np.array(x, np.float64, order="C"), splits.directions
+        if not x.shape[1] == directions.shape[1] == len(self.columns.means):
             raise ValueError(f"{x.shape[1]} columns for a map of {len(self.columns.means)}")
-        tree = splits.directions, splits.thresholds, splits.children
-        root = self._rows
-        leaf = loops.scaling.place(P, self._column_map, _LARGEST, root, FURTHEST, tree, point)
-        return leaf, point
+        point, tree = np.empty(x.shape, np.float32), (splits.thresholds, splits.children)
+        return loops.scaling.place(P, *self._known, directions, *tree, point), point
 
     @cached_property
-    def _rows(self) -> Numbers:
-        """The root as rows: one of a diagonal."""
-        return np.ascontiguousarray(np.atleast_2d(self.metric.root))
+    def _known(self) -> tuple[Any, ...]:
+        """The map as the loop of a single event takes it; the root as rows, one of a diagonal."""
+        root = np.ascontiguousarray(np.atleast_2d(self.metric.root))
+        return *self._column_map, _LARGEST, root, FURTHEST
 
     @cached_property
     def _column_map(self) -> ColumnMap:

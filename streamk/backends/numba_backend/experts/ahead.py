@@ -26,12 +26,12 @@ from numba.core import types
 from streamk.backends.first_use import FIRST_USE
 from streamk.backends.numba_backend.centers import (
     _add,
-    _ask_one,
     _expand,
     _expand_each,
     _follow,
     _lay,
-    _learn_one,
+    ask_one,
+    learn_one,
 )
 from streamk.backends.numba_backend.cholesky import (
     _backward,
@@ -47,10 +47,10 @@ from streamk.backends.numba_backend.learning import _add_slopes, _missed_by, _pr
 from streamk.backends.numba_backend.pairwise import _pairwise
 from streamk.backends.numba_backend.scaling import (
     _bound_some,
-    _place,
     _scale_some,
     _standardize_some,
     leaves,
+    place,
 )
 
 _INT, _FLOAT, _SINGLE = types.int64, types.float64, types.float32
@@ -60,7 +60,8 @@ _KERNEL = _INT, _FLOAT, _SINGLE
 _FUNCTIONS = _ROW, _ROWS, _ROW
 _SPLITS = _SINGLES, _ROW, types.int64[:, ::1]
 _SUM = *_KERNEL, _TILES, _TILES
-_SAY = _ROW, _ROW, _FLOAT, _ROWS, _ROWS
+_SAY, _TO = (_ROW, _ROW, _FLOAT), (_ROWS, _ROWS)
+_LEARN = _SINGLES, _ROW, _ROWS, _ROW, _ROW, *_SAY
 
 _OF_ALL: list[Compilable] = [
     Loop(_factor, (_TILES, _INT, _INT, _INT)),
@@ -71,13 +72,13 @@ _OF_ALL: list[Compilable] = [
     Loop(_pairwise, (_INT, _FLOAT, _FLOAT, _ROWS, _ROWS, _ROWS)),
     Loop(_pairwise, (*_KERNEL, _SINGLES, _SINGLES, _SINGLES)),
     Loop(_follow, (_ROWS, _ROWS, *_FUNCTIONS, _INT, _ROWS)),
-    Loop(_ask_one, (*_SUM, *_SUM, _TILES, _TILES, *(3 * [_SINGLES]), _ROWS, *_SAY)),
-    Loop(_learn_one, (*_KERNEL, _SINGLES, _FLOAT, _INT, *_FUNCTIONS, *_SAY)),
+    Loop(ask_one, (*_SUM, *_SUM, _TILES, _TILES, _SINGLES, _ROWS, *_SAY, _INT, _SINGLES, *_TO)),
+    Loop(learn_one, (*_KERNEL, *_LEARN, _INT, _INT, _SINGLES, _ROW, *_TO, *(5 * [_FLOAT]), _ROW)),
     Loop(_add, (_ROWS, _NUMBERS, _ROWS, _ROWS)),
     Loop(_lay, (_SINGLES, _NUMBERS, _TILES)),
     Loop(_scale_some, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT)),
     Loop(_bound_some, (_ROWS, _ROW, _FLOAT, _SINGLES)),
-    Loop(_place, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT, _ROWS, _FLOAT, *_SPLITS, _SINGLES)),
+    Loop(place, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT, _ROWS, _FLOAT, *_SPLITS, _SINGLES)),
     Loop(leaves, (_ROWS, _ROW, types.int64[:, ::1], _NUMBERS)),
     Loop(_sum_slopes, (_INT, _ROW, *(4 * [_SINGLES]), types.float64[:, :, ::1])),
     Loop(_standardize_some, (_ROWS, _ROW, _ROW, _FLOAT)),
