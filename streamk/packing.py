@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 from streamk.errors import StateError
 from streamk.state import State
 
-__all__ = ["LONGEST_HEADER", "canonical", "fingerprint", "header_bytes", "pack", "places", "unpack"]
+__all__ = [
+    "LONGEST_HEADER",
+    "Parts",
+    "canonical",
+    "fingerprint",
+    "header_bytes",
+    "pack",
+    "packed",
+    "places",
+    "unpack",
+]
 
 LONGEST_HEADER = 100_000_000
 """Bytes of a header of safetensors at most, the format's own limit."""
@@ -35,6 +45,10 @@ _ORDER = ["U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", "I8", "
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
+Parts: TypeAlias = list[bytes | memoryview]
+"""Bytes that are to be read one after the other."""
+
+
 class Place(NamedTuple):
     """One array of a file of safetensors, and its bytes, counted from the end of the header."""
 
@@ -48,7 +62,8 @@ class Place(NamedTuple):
 def fingerprint(state: State) -> str:
     """SHA-256 of a state: equal for equal headers and arrays, on any machine."""
     digest = hashlib.sha256(canonical(state.header))
-    digest.update(pack(state.arrays))
+    for part in packed(state.arrays):
+        digest.update(part)
     return digest.hexdigest()
 
 
@@ -58,9 +73,14 @@ def canonical(data: Any, indent: int | None = 1) -> bytes:
 
 
 def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays in the format of safetensors, byte for byte as its library writes them.
+    """Return arrays in the format of safetensors, byte for byte as its library writes them."""
+    return b"".join(packed(arrays))
 
-    The library makes three copies on the way, of what may be most of a process's memory.
+
+def packed(arrays: Mapping[str, NDArray[Any]]) -> Parts:
+    """Return the parts that `pack` joins: of arrays that lie in order, no copies.
+
+    They may be most of a process's memory, of which the format's library makes three copies.
     """
     # Written as they lie in memory, so they have to lie there in order and little-endian.
     ordered = [
@@ -86,7 +106,7 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
             "challengers"
         )
     data = (array.reshape(-1).view(np.uint8).data for _, array, _ in ordered if array.size)
-    return b"".join([len(header).to_bytes(8, "little"), header, *data])
+    return [len(header).to_bytes(8, "little"), header, *data]
 
 
 def header_bytes(beginning: bytes | memoryview, size: int, where: object) -> int:

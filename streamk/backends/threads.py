@@ -95,7 +95,11 @@ class _Blas:
         """Have one thread, for one user more."""
         with self._lock:
             if not self._users:
-                self._limit = self._found.limit(limits=1, user_api="blas")
+                self._free()
+            # Each user sets it: by OpenMP it is a limit of the thread alone.
+            limit = self._found.limit(limits=1, user_api="blas")
+            if not self._users:
+                self._limit = limit
             self._users += 1
 
     def leave(self) -> None:
@@ -103,7 +107,23 @@ class _Blas:
         with self._lock:
             self._users -= 1
             if not self._users:
-                self._limit.restore_original_limits()
+                self.restore()
+
+    def restore(self) -> None:
+        """Have as many threads as before the first user."""
+        self._free()
+        self._limit.restore_original_limits()
+        self._free()
+
+    def _free(self) -> None:
+        """Let whatever thread comes next set limits.
+
+        From version 3.8 on threadpoolctl ignores all threads but the first one that did. While
+        there are users that is one of them, so that no other thread lifts the limit.
+        """
+        for one in self._found.lib_controllers:
+            if hasattr(one, "clear_controlling_thread"):
+                one.clear_controlling_thread(force=True)
 
 
 _blas = _Blas()
@@ -113,7 +133,7 @@ def _after_fork() -> None:
     """Have no users: the threads that limited BLAS are not in this process."""
     global _blas
     if _blas._users:
-        _blas._limit.restore_original_limits()
+        _blas.restore()
     _blas = _Blas()
 
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends.memory import give_back
 from streamk.backends.threads import one_blas_thread, submitted, yield_to_others
 from streamk.declared import FINITE, Declared, Domain, count, reading, taken
 from streamk.errors import InvalidInput, StateError, StreamkError
@@ -35,7 +36,11 @@ def _thread(name: str) -> ThreadPoolExecutor:
 
 
 def _begin_replacements() -> None:
-    """Have this thread yield to that of events and that of blocks, where they share few cores."""
+    """Have this thread yield to that of events and that of blocks, where they share few cores.
+
+    Now loops have been loaded and pools have grown: what that has left goes back to the system.
+    """
+    give_back()
     begun(_BLOCKS, int)  # or that thread would be begun by this one, and yield as it does
     yield_to_others()
 

@@ -41,7 +41,7 @@ from streamk.engine.checkpoints.segment_files import (
 from streamk.engine.checkpoints.store import Fenced, Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.packing import canonical
+from streamk.packing import Parts, canonical
 
 CURRENT = "current.json"
 """The small object that another one takes the place of with each checkpoint."""
@@ -401,13 +401,13 @@ class ObjectStore(Store):
             self._segment(name).write(self.segments.read(name))
             self._shared.add(name)
 
-    def _write(self, epoch: int, files: Mapping[str, bytes]) -> None:
+    def _write(self, epoch: int, files: Mapping[str, Parts]) -> None:
         path = self.path / f"{epoch:08d}"
-        for name, data in files.items():
+        for name, parts in files.items():
             if name != MANIFEST:
-                (path / name).write(data)
+                (path / name).write(b"".join(parts))
         try:
-            self._create(epoch, files[MANIFEST])
+            self._create(epoch, b"".join(files[MANIFEST]))
         except FileExistsError:
             self._check(epochs(self.path))
             raise OSError("an attempt before this one was carried out late") from None

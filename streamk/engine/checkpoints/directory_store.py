@@ -39,6 +39,7 @@ from streamk.engine.checkpoints.segment_files import SEGMENTS, SegmentFiles
 from streamk.engine.checkpoints.store import Fenced, Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError
+from streamk.packing import Parts
 
 __all__ = ["DirectoryStore"]
 
@@ -175,12 +176,12 @@ class DirectoryStore(Store):
     def _share(self, names: Collection[str]) -> None:
         """Do nothing: they are there since they were written."""
 
-    def _write(self, epoch: int, files: Mapping[str, bytes]) -> None:
+    def _write(self, epoch: int, files: Mapping[str, Parts]) -> None:
         beside = self.path / f".new-{epoch:08d}"
         try:
             beside.mkdir(0o700)
-            for name, data in files.items():
-                write_file(beside / name, data)
+            for name, parts in files.items():
+                write_file(beside / name, parts)
             sync_directory(beside)
             self._check()
             beside.rename(self.path / f"{epoch:08d}")

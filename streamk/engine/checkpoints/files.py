@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 from streamk.engine.checkpoints.places import Location
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError
-from streamk.packing import canonical
+from streamk.packing import Parts, canonical
 from streamk.state import FORMAT
 
 
@@ -83,10 +83,10 @@ def sizes(path: Location) -> dict[str, int | None]:
     return {name: one.st_size if stat.S_ISREG(one.st_mode) else None for name, one in found.items()}
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, parts: Parts) -> None:
     """Write a new private file; it is on the disk when this returns. Raises `OSError`."""
     with open(path, "xb", opener=private) as file:
-        file.write(data)
+        file.writelines(parts)
         file.flush()
         os.fsync(file.fileno())
 

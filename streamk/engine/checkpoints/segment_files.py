@@ -76,7 +76,7 @@ class SegmentFiles:
                 beside = directory / f".new-{name}"
                 beside.unlink(missing_ok=True)
                 try:
-                    write_file(beside, data)
+                    write_file(beside, [data])
                 except OSError:
                     beside.unlink(missing_ok=True)
                     raise

@@ -44,7 +44,7 @@ from streamk.engine.checkpoints.reading import (
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, StateError
-from streamk.packing import pack
+from streamk.packing import Parts, packed
 from streamk.state import FORMAT, State
 
 __all__ = ["Fenced", "NotSaved", "Store"]
@@ -189,14 +189,14 @@ class Store(ABC):
             epoch = self._next_epoch()
         path = self.path / f"{epoch:08d}"
         try:
-            files = {MODEL: pack(model.arrays)}
+            files = {MODEL: packed(model.arrays)}
             if held is not None:
-                files[HELD] = pack(held.arrays)
+                files[HELD] = packed(held.arrays)
         except StateError as error:
             raise EngineError(f"cannot write {path}: {error}{comfort}") from error
         manifest = {
             **self._entry(epoch),
-            "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+            "files": {name: _digest(parts) for name, parts in files.items()},
             "model": model.header,
             **({} if held is None else {"held": held.header}),
             "engine": dict(body),
@@ -205,7 +205,7 @@ class Store(ABC):
         names = frozenset() if held is None else segments_of(held.header)
         with writing(path, comfort, NotSaved):
             self._share(names)
-            self._write(epoch, {**files, MANIFEST: written})
+            self._write(epoch, {**files, MANIFEST: [written]})
             self._named[epoch] = names
             self._go_on(epoch)
             self._prune()
@@ -252,7 +252,7 @@ class Store(ABC):
         """Return the number of the next checkpoint. Raises `OSError`."""
 
     @abstractmethod
-    def _write(self, epoch: int, files: Mapping[str, bytes]) -> None:
+    def _write(self, epoch: int, files: Mapping[str, Parts]) -> None:
         """Write a checkpoint, of which the manifest comes last. Raises `OSError`."""
 
     def _go_on(self, epoch: int) -> None:
@@ -262,3 +262,11 @@ class Store(ABC):
     @abstractmethod
     def _prune(self) -> None:
         """Remove all that is older than the checkpoints to keep. Raises `OSError`."""
+
+
+def _digest(parts: Parts) -> str:
+    """Return the SHA-256 of a file of these parts."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()

@@ -10,6 +10,7 @@ from typing import Any
 
 from connectors.base import Sink, Source, Transactions
 from connectors.errors import ConnectorError, Revoked
+from streamk.backends.memory import give_back
 from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.store import Store
@@ -460,6 +461,7 @@ class CheckpointCoordinator:
             "marks": marks,
             "sinks": {name: _address(sink) for name, sink in self._sinks.items()},
         }
+        give_back()  # before the state takes as much as the model
         self._at = self._store.save(body, trainer.model.state(), trainer.held_state())
         self.saved_events, self._saved_at = feed.sequencer.events, feed.sequencer.offsets
         self._commit(released=released)

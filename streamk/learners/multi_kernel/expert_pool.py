@@ -575,7 +575,11 @@ class ExpertPool(PoolTable):
 
     def learned(self) -> dict[str, NDArray[Any]]:
         """Return copies of what was learned."""
-        return {name.lower(): self.used(name).copy() for name in self.learned_names}
+        found = {name.lower(): self.used(name) for name in self.learned_names}
+        for name, array in found.items():
+            if array.base is not None or array is self.arrays[name.upper()]:
+                found[name] = array.copy()
+        return found
 
     def used(self, name: str) -> NDArray[Any]:
         """Return an array without the outputs that there is only room for; a copy of the cells."""
