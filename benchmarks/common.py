@@ -291,11 +291,7 @@ def spread(values: Iterable[float]) -> dict[str, Any]:
     }
 
 
-# --- memory, in a process that holds nothing else ------------------------------------------------
-
-
-TRIMMED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 16)}
-"""Whatever is large goes back to the system once it is free, and is not there to be found."""
+# --- memory, and processes of their own ----------------------------------------------------------
 
 
 def fresh(
@@ -318,21 +314,6 @@ def fresh(
         check=True,
     )
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def peak(work: Callable[[], Any]) -> dict[str, Any]:
-    """What the work returns, its seconds, and bytes: its peak beyond what the process held before.
-
-    Counted as resident, the peak of all of the process too.
-    """
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
-    before = resident()
-    began = time.perf_counter()
-    found = work()
-    seconds = time.perf_counter() - began
-    most = resident("VmHWM")
-    return {"found": found, "seconds": seconds, "bytes": most - before, "process_bytes": most}
 
 
 def resident(line: str = "VmRSS", process: int | str = "self") -> int:

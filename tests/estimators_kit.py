@@ -17,7 +17,6 @@ _SMALL: dict[str, dict[str, Any]] = {
     "KernelRidge": {"max_centers": 64},
     "EigenPro": {"n_centers": 16, "batch_size": 8},
     "FeatureMachine": {"metric": "diagonal", "first": 64, "every": 64, "swap_delay": 16},
-    "RFM": {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 1},
     "DCPred": {"iterations": 5},
 }
 

@@ -18,7 +18,6 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Gaussian, Matern
 from streamk.learners import AdaGrad
 
-RFM: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal", "rounds": 2}
 FAMILIES = [
     sklearn.KernelClassifier(),
     sklearn.KernelRegressor(),
@@ -30,7 +29,6 @@ FAMILIES = [
     sklearn.MekaRidge(alpha=0.1, rank=16),
     sklearn.MekaClassifier(rank=16),
     sklearn.OasisNystroem(),
-    sklearn.RFMClassifier(**RFM),
     sklearn.DCPredClassifier(iterations=20),
     sklearn.DCPredRegressor(iterations=20, budget=20),
     sklearn.KernelRegression(),
@@ -66,11 +64,6 @@ VARIANTS = [
     sklearn.RPCholeskyNystroem(kernel=Matern(nu=2.5), block_size=1, n_components=5),
     sklearn.UniformNystroem(kernel="linear"),
     sklearn.OasisNystroem(kernel="precomputed"),
-    sklearn.RFMClassifier(),
-    sklearn.RFMRegressor(),
-    sklearn.RFMRegressor(**RFM),
-    sklearn.RFMRegressor(kernel="laplacian", n_centers=12, selection="rpcholesky"),
-    sklearn.RFMClassifier(kernel=Gaussian(bandwidth=1.5), metric="full", n_centers=12),
 ]
 
 

@@ -395,7 +395,7 @@ def test_importances_are_of_one_state(way: str, monkeypatch: pytest.MonkeyPatch)
     assert model.feature_importances_.shape == ((3,) if way == "fit" else (2,))
 
 
-@pytest.mark.parametrize("name", ["MekaClassifier", "RFMClassifier", "DCPredClassifier"])
+@pytest.mark.parametrize("name", ["MekaClassifier", "DCPredClassifier"])
 def test_classes_are_of_the_fit_that_predicts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
     model = of_sklearn(name).fit(X, np.where(X[:, 0] > 0, "a", "b"))

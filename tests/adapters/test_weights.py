@@ -90,7 +90,7 @@ def test_a_weight_of_2_is_the_event_twice_wherever_it_stands(name: str) -> None:
     assert said(model.fit(X, y, sample_weight=WHOLE)) == said(twin.fit(X[often], y[often]))
 
 
-@pytest.mark.parametrize("name", ["NystromRegressor", "RFMRegressor"])
+@pytest.mark.parametrize("name", ["NystromRegressor", "MekaRidge"])
 @pytest.mark.parametrize("as_frame", [False, True])
 def test_zero_is_the_same_with_either_sign(name: str, as_frame: bool) -> None:
     model, y = of_sklearn(name), NUMBERS[:40]

@@ -1,4 +1,4 @@
-"""Recursive feature machines: rounds beside the oracle, what is chosen, and their limits."""
+"""Rounds of a family beside the oracle, what is chosen of families, columns, and temperatures."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from reference import naive
 
 from streamk.errors import InvalidInput
 from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern, PowerExponential
-from streamk.learners.rfm import machine, search
-from streamk.learners.rfm.machine import rfm
-from streamk.learners.rfm.metric import Columns, Metric, mean, rescaled
-from streamk.learners.rfm.ridge import ExactRidge, NormalRidge, by_eigenvalues, predicted
+from streamk.learners.rfm import search
+from streamk.learners.rfm.metric import Columns, Metric, rescaled
+from streamk.learners.rfm.ridge import SingleRidge
 from streamk.learners.rfm.search import Family, Fold, descended, moved
-from streamk.learners.rfm.solving import inverse_temperature, probabilities
+from streamk.learners.rfm.solving import inverse_temperature
+from streamk.losses import softmax
 
 # --- rounds ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "k", "diagonal"),
     [
@@ -34,25 +33,19 @@ from streamk.learners.rfm.solving import inverse_temperature, probabilities
     ],
     ids=str,
 )
-def test_rounds_are_the_oracles(
-    kernel: Kernel, k: naive.Kernel, diagonal: bool, weighted: bool
-) -> None:
+def test_rounds_are_the_oracles(kernel: Kernel, k: naive.Kernel, diagonal: bool) -> None:
     random = np.random.default_rng(1)
     X = random.normal(size=(24, 3)) * [1.0, 5.0, 0.1]
-    w = random.integers(1, 5, 24).astype(np.float64) if weighted else None
-    S = Columns.of(X, "standard", w).scaled(X)
+    S = Columns.of(X, "standard").scaled(X)
     Y = np.column_stack([np.sin(3.0 * S[:, 0]), S[:, 1] ** 2])
     ridges, family = (0.1, 0.3, 0.1), Family("standard", kernel, diagonal)
-    metric, targets = family.identity(3), Y - mean(Y, w)
-    for turn, (A, M) in enumerate(plain.rounds(k, S, Y, ridges, diagonal=diagonal, weights=w)):
-        # Gradients are taken in single precision.
+    metric, targets = family.identity(3), Y - Y.mean(axis=0)
+    for turn, (A, M) in enumerate(plain.rounds(k, S, Y, ridges, diagonal=diagonal)):
+        # All is computed in single precision.
         np.testing.assert_allclose(metric.matrix, M, rtol=1e-4, atol=1e-4)
-        P = metric.mapped(S)
-        found = ExactRidge(kernel, P, targets, w).solve(ridges[turn])
+        found = SingleRidge(kernel, metric.mapped(S), targets).solve(ridges[turn])
         np.testing.assert_allclose(found, A, rtol=1e-3, atol=1e-3)
-        several = by_eigenvalues(kernel, P, targets, [1.0, ridges[turn]], w)
-        np.testing.assert_allclose(several[1], found, rtol=1e-3, atol=1e-3)
-        metric = search.sharpened(family, metric, S, found, w)
+        metric = search.sharpened(family, metric, S, found)
 
 
 def test_a_metric_keeps_the_mean_distance() -> None:
@@ -91,31 +84,6 @@ def test_gradients_are_mapped_back_by_the_metric() -> None:
     np.testing.assert_allclose(full.mapped(X), diagonal.mapped(X))
 
 
-# --- solvers --------------------------------------------------------------------------------------
-
-
-def test_all_events_as_centers_are_the_same_function() -> None:
-    X, Y = friedman(120)
-    kernel = Matern(nu=0.5, bandwidth=2.0)
-    K = kernel.pairwise(X)
-    expected = K @ np.linalg.solve(K + 0.1 * np.eye(120), Y)
-    A = NormalRidge(kernel, X, Y, X).solve(0.1)
-    np.testing.assert_allclose(predicted(kernel, X[:7], X, A), expected[:7], atol=1e-5)
-
-
-@pytest.mark.parametrize("selection", search.SELECTIONS)
-def test_centers_are_events(selection: str) -> None:
-    X, Y = friedman(230)
-    made, exact = (
-        search.SearchLimits(0, centers, selection, 0, "absolute").solver(Gaussian(), X, Y)
-        for centers in (30, 230)
-    )
-    rows = {tuple(x) for x in X.tolist()}
-    assert len(made.centers) == 30
-    assert all(tuple(z) in rows for z in made.centers.tolist())
-    assert isinstance(exact, ExactRidge)
-
-
 def test_a_ladder_is_descended_to_where_errors_rise() -> None:
     asked = []
 
@@ -123,12 +91,13 @@ def test_a_ladder_is_descended_to_where_errors_rise() -> None:
         asked.append(k)
         return abs(k - 2.0)
 
-    assert descended(error, 5, 9) == 2
+    assert descended(error, 5) == 2
     assert max(asked) == 5  # on the way down nothing above is tried
-    assert descended(error, 0, 9) == 2
-    assert descended(error, 2, 9) == 2
-    assert descended(lambda _: 0.0, 4, 9) == 4
-    assert [moved(error, 5, 9, step) for step in (-1, 1)] == [2, 5]
+    assert descended(error, 0) == 2
+    assert descended(error, 2) == 2
+    assert descended(lambda _: 0.0, 4) == 4
+    assert [moved(error, 5, step) for step in (-1, 1)] == [2, 5]
+    assert moved(lambda k: -k, 5, 1) == len(search.RIDGES) - 1
 
 
 # --- columns --------------------------------------------------------------------------------------
@@ -157,125 +126,82 @@ def test_ranks_do_not_depend_on_the_unit() -> None:
 
 # --- choices --------------------------------------------------------------------------------------
 
-SMALL: dict[str, Any] = {"kernel": "matern", "bandwidth": 2.0, "metric": "diagonal"}
+
+def rounds(X: Any, Y: Any, n_folds: int = 1, turns: int = 1) -> tuple[Fold, Any]:
+    """A fold of all but the last fifth, and rounds of a kernel with a diagonal metric."""
+    n = len(X)
+    fold = Fold.of(X, Y, np.arange(n - n // 5), np.arange(n - n // 5, n), "standard", np.abs)
+    family = Family("standard", Matern(nu=0.5, bandwidth=2.0), diagonal=True)
+    return fold, search.refine(family, [fold] * n_folds, turns)
 
 
-def test_it_finds_the_columns_that_matter() -> None:
-    X, Y = friedman(500)
-    new, truth = friedman(500, seed=1, noise=0.0)
-    found, before = rfm(X, Y, **SMALL), rfm(X, Y, rounds=0, **SMALL)
-    assert found.round > 0
-    assert before.round == 0
-    assert found.metric.shares[:3].sum() > 0.95
+def test_rounds_find_the_columns_that_matter() -> None:
+    fold, (before, found) = rounds(*friedman(500))
     np.testing.assert_allclose(before.metric.shares, 1.0 / 6.0)
-    errors = [np.square(one.predict(new) - truth).mean() for one in (found, before)]
-    assert errors[0] < 0.7 * errors[1]
+    assert found.metric.shares[:3].sum() > 0.9
+    assert found.error < 0.9 * before.error
+    for one in (before, found):
+        assert one.error == pytest.approx(np.abs(one.margins - fold.labels).sum() / 100)
 
 
-@pytest.mark.parametrize("n", [300, 1_050])
-def test_the_round_kept_is_that_of_least_error(n: int) -> None:
-    X, Y = friedman(n, noise=1.0)
-    found = rfm(X, Y, rounds=3, **SMALL)
-    if n > 1_000:
-        assert found.round == int(np.argmin(found.errors))
-        assert len(found.errors) <= 4
-    own = np.abs(found.margins - Y[found.held]).sum() / len(found.held)
-    assert min(found.errors) == pytest.approx(own)
-
-
-@pytest.mark.parametrize(("single", "steps"), [(True, [1, -1, 1]), (False, [])])
+@pytest.mark.parametrize(("n_folds", "steps"), [(1, [1, 1]), (2, [])])
 def test_regularizations_after_the_first_round(
-    single: bool, steps: list[int], monkeypatch: pytest.MonkeyPatch
+    n_folds: int, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are tried upwards and downwards by turns, or searched both ways."""
+    """They are tried upwards alone, or searched both ways where there are several folds."""
     asked, moves = [], search.moved
 
-    def noted(error: Any, place: int, count: int, step: int) -> int:
+    def noted(error: Any, place: int, step: int) -> int:
         asked.append(step)
-        return moves(error, place, count, step)
+        return moves(error, place, step)
 
     monkeypatch.setattr(search, "moved", noted)
-    monkeypatch.setattr(search, "descended", lambda *_: 5)
-    X, Y = friedman(300, noise=1.0)
-    fold = Fold.of(X, Y, np.arange(200), np.arange(200, 300), "standard")
-    family, rounds = Family("standard", Matern(nu=0.5, bandwidth=1.5), diagonal=True), []
-    for n_gradients in (200, 100):
-        limits = search.SearchLimits(
-            3,
-            200,
-            "random",
-            0,
-            "absolute",
-            9,
-            single=single,
-            n_gradients=n_gradients,
-        )
-        asked.clear()
-        rounds.append(search.refine(family, fold, limits, search.RIDGES, search.RIDGES[-1]))
-        assert asked == steps
-    found, fewer = rounds
-    assert len(found) == 4
-    assert found[0].ridge == search.RIDGES[5]
-    assert fewer[1].metric.shares == pytest.approx(found[1].metric.shares, abs=0.05)
-    assert not np.array_equal(fewer[1].metric.root, found[1].metric.root)
+    monkeypatch.setattr(search, "descended", lambda *_: 4)
+    _, found = rounds(*friedman(300, noise=1.0), n_folds, turns=2)
+    assert asked == steps
+    assert len(found) == 3
+    assert found[0].ridge == search.RIDGES[4]
 
 
-def families(**options: Any) -> list[str]:
-    given = {"kernel": "auto", "bandwidth": None, "metric": "auto", "d": 4} | options
-    return [f"{type(f.kernel).__name__} {f.diagonal}" for f in machine.families(**given)]
+def test_gradients_are_taken_at_some_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = friedman(300)
+    _, (_, all_of_them) = rounds(X, Y)
+    monkeypatch.setattr(search, "_GRADIENTS", 120)
+    _, (_, fewer) = rounds(X, Y)
+    assert fewer.metric.shares == pytest.approx(all_of_them.metric.shares, abs=0.05)
+    assert not np.array_equal(fewer.metric.root, all_of_them.metric.root)
+
+
+def families(kernel: Kernel | None = None, metric: str = "auto", d: int = 4) -> list[str]:
+    return [f"{type(f.kernel).__name__} {f.diagonal}" for f in search.families(kernel, metric, d)]
 
 
 def test_which_families_are_compared() -> None:
-    of_columns = {"Laplacian True", "PowerExponential True"}
-    assert set(families()) == {*of_columns, "Matern True", "Matern False"}
-    assert len(families()) == len(families(bandwidth=2.0)) + 4 == 12
-    assert "Matern False" not in families(d=129)
-    assert "Matern False" not in families(d=1)
-    assert set(families(metric="full")) == {"Matern False"}
-    assert set(families(kernel="laplacian")) == {"Laplacian True"}
-    assert len(families(kernel="power_exponential")) == 4
-    assert len(families(kernel=Gaussian(), metric="diagonal")) == 2
+    products = ["Laplacian True", "PowerExponential True"]  # by ranks alone
+    both = 2 * (2 * ["Matern True"] + 2 * ["Matern False"])
+    assert families() == products + both
+    assert families(d=128) == products + both
+    assert families(d=129) == families(d=1) == products + 4 * ["Matern True"]
+    assert families(metric="diagonal") == products + 4 * ["Matern True"]
+    assert families(metric="full") == 4 * ["Matern False"]
+    assert families(Laplacian()) == 2 * ["Laplacian True"]
+    assert families(Gaussian(), "diagonal") == 2 * ["Gaussian True"]
+    assert len(families(Gaussian())) == 4
 
 
-def test_families_are_compared_whatever_regularization_is_given() -> None:
-    X = np.random.default_rng(0).normal(size=(1_100, 2))
-    Y = X[:, :1]
-    first = rfm(X, Y, kernel=Gaussian(bandwidth=1.5), regularization=0.1, rounds=0)
-    best = rfm(X, Y, kernel="gaussian", regularization=0.1, rounds=0)
-    assert best.family.kernel == Gaussian(bandwidth=6.0)
-    assert best.errors[0] < first.errors[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"metric": "other"}, "metric='other' must be one of auto, diagonal, full"),
-        ({"kernel": "laplacian", "metric": "full"}, "'laplacian' is a product over the columns"),
-        ({"kernel": NTK()}, "no closed form"),
-        ({"kernel": "linear"}, "linear"),
-        ({"kernel": Gaussian(), "bandwidth": 2.0}, "leave out bandwidth"),
-        ({"bandwidth": -1.0}, "bandwidth"),
-        ({"regularization": 0.0}, "regularization=0.0"),
-        ({"rounds": -1}, "rounds=-1"),
-        ({"rounds": 1.5}, "rounds=1.5"),
-        ({"n_centers": 0}, "n_centers=0"),
-        ({"selection": "best"}, "selection='best'"),
-        ({"error": "other"}, "error='other' must be one of absolute, squared"),
-    ],
-)
-def test_options_out_of_their_domain(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        rfm(*friedman(20), **options)
-
-
-def test_shapes_that_do_not_fit() -> None:
-    X, Y = friedman(20)
-    for wrong in ((X, Y[:, 0]), (X[:5], Y), (X[:1], Y[:1]), (X[0], Y)):
-        with pytest.raises(InvalidInput, match="at least 2"):
-            rfm(*wrong)
+def test_kernels_that_no_metric_is_learned_for() -> None:
+    with pytest.raises(InvalidInput, match="'laplacian' is a product over the columns"):
+        families(Laplacian(), "full")
+    with pytest.raises(InvalidInput, match="no closed form"):
+        families(NTK())
 
 
 # --- probabilities --------------------------------------------------------------------------------
+
+
+def probabilities(F: Any, factor: float) -> Any:
+    """One output f stands for (-f, f)."""
+    return softmax(factor * (np.hstack([-F, F]) if F.shape[1] == 1 else F))
 
 
 def test_the_temperature_is_that_of_least_log_loss() -> None:

@@ -11,8 +11,8 @@ from state_kit import assert_same
 
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import FeatureMachine, MultiKernel
-from streamk.learners.rfm import machine
-from streamk.learners.rfm.machine import Budget, search_cost
+from streamk.learners.rfm import schedule
+from streamk.learners.rfm.schedule import Budget, search_cost
 from streamk.state import State
 
 SMALL: dict[str, Any] = {"first": 64, "buffer_size": 256, "reservoir_size": 2_000, "rounds": 1}
@@ -25,23 +25,23 @@ def events(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def opened(monkeypatch: pytest.MonkeyPatch, functions: float) -> None:
     """Have an opening that pays for so many functions of 128 events."""
-    monkeypatch.setattr(machine, "_OPENING", int(functions * search_cost(128, 128, 4, 1, 10)))
+    monkeypatch.setattr(schedule, "_OPENING", int(functions * search_cost(128, 128, 4, 1, 10)))
 
 
 def test_what_is_earned_and_spent() -> None:
     budget, free = Budget(0.5), Budget(None)
     budget.learn(256, 10, 3, centers=0, grows=False)
     assert budget.spent == 0, "what is left is no more than the opening"
-    budget.spend(machine._OPENING)
+    budget.spend(schedule._OPENING)
     budget.learn(256, 10, 3, centers=0, grows=False)
     rested = budget.spent
-    assert rested < machine._OPENING
+    assert rested < schedule._OPENING
     budget.learn(256, 10, 3, centers=3_000, grows=False)
     asked = budget.spent
     budget.learn(256, 10, 3, centers=3_000, grows=True)
     assert 0 < asked - rested < budget.spent - asked
-    free.spend(10 * machine._OPENING)
-    assert free.pays(machine._OPENING)
+    free.spend(10 * schedule._OPENING)
+    assert free.pays(schedule._OPENING)
 
 
 @pytest.mark.parametrize(("effort", "functions"), [(None, 9.0), (0.0, 2.5), (0.0, 0.3)])
@@ -63,7 +63,7 @@ def test_a_function_that_is_late_is_begun_with_a_window(monkeypatch: pytest.Monk
     X, y = events(400)
     opened(monkeypatch, 99.0)
     model = FeatureMachine(**SMALL, task="regression", effort=500.0)
-    model._budget.spend(machine._OPENING)
+    model._budget.spend(schedule._OPENING)
     model.learn_many(X[:255], y[:255])
     assert model.last_beginning == 0
     model.learn_many(X[255:], y[255:])

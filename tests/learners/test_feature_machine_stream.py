@@ -208,9 +208,10 @@ def test_families_whose_errors_are_no_numbers_come_last(
     bad = [chosen[place] for place in places]
     before = search.turned
 
-    def overflowing(family: Family, fold: Any, *more: Any) -> Any:
-        labels = np.full_like(fold.labels, np.nan) if family in bad else fold.labels
-        return before(family, replace(fold, labels=labels), *more)
+    def overflowing(family: Family, folds: Any, *more: Any, **options: Any) -> Any:
+        if family in bad:
+            folds = [replace(one, labels=np.full_like(one.labels, np.nan)) for one in folds]
+        return before(family, folds, *more, **options)
 
     monkeypatch.setattr(search, "turned", overflowing)
     made = snapshot(200).solved(MetricRecipe(None, "auto", 1, 400, 2))

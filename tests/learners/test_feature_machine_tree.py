@@ -24,7 +24,6 @@ from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.search import (
     Family,
     Fold,
-    SearchLimits,
     Start,
     best_in_leaves,
     cross_validated,
@@ -254,14 +253,14 @@ def test_damaged_states() -> None:
 # --- how it is chosen -----------------------------------------------------------------------------
 
 
-def test_cross_validation_leaves_parts_out() -> None:
+def test_cross_validation_leaves_parts_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "RIDGES", (0.1,))
     X, y = events(40)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     family = Family("standard", Gaussian(bandwidth=1.5), True)
-    chosen, found = cross_validated(
-        [family], X, y[:, None], rounds=0, ridges=[0.1], error="absolute"
-    )
-    assert (chosen, found.number, found.ridge) == (family, 0, 0.1)
+    chosen, found = cross_validated([family], X, y[:, None], 0, np.abs)
+    assert (chosen, found.ridge) == (family, 0.1)
+    assert np.array_equal(found.metric.root, [1.0, 1.0, 1.0])
     expected = np.empty(40)
     for part in np.array_split(np.arange(40), 3):  # the scale is that of the others
         rest = np.setdiff1d(np.arange(40), part)
@@ -271,38 +270,39 @@ def test_cross_validation_leaves_parts_out() -> None:
     assert found.error == pytest.approx(np.abs(expected - y).mean(), abs=1e-4)
 
 
-def test_rounds_in_one_leaf_are_the_rounds() -> None:
+def test_rounds_in_one_leaf_are_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "RIDGES", (0.01,))
+    monkeypatch.setattr(search, "_IN_A_LEAF", 150)
     X, y = events(200)
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), False)
-    fold = Fold.of(X, y[:, None], np.arange(150), np.arange(150, 200), "standard")
-    limits = SearchLimits(2, 150, "random", 0, "absolute", patience=1, single=True)
-    plain = refine(family, fold, limits, [0.01], 0.01)
-    options: Any = {"rounds": 2, "error": "absolute", "n_gradients": 150}
+    fold = Fold.of(X, y[:, None], np.arange(150), np.arange(150, 200), "standard", np.abs)
+    plain = refine(family, [fold], 1)
     start = Start(family, fold, family.identity(X.shape[1]), 0.01)
-    found = rounds_in_leaves(start, ridges=[0.01], size=151, **options)
-    assert len(found) >= 2
+    found = rounds_in_leaves(start, 1)
     for one, other in zip(found, plain, strict=True):
         assert one.metric.matrix == pytest.approx(other.metric.matrix, rel=1e-3, abs=1e-4)
         assert one.margins == pytest.approx(other.margins, abs=1e-3)
-    parts = rounds_in_leaves(start, ridges=[0.01], size=140, **options)
+    monkeypatch.setattr(search, "LEAF", 140)
+    parts = rounds_in_leaves(start, 1)
     assert parts[0].margins != pytest.approx(found[0].margins, abs=1e-3)
 
 
-def test_rounds_go_on_from_the_best_metric_and_follow_the_regularization() -> None:
+def test_rounds_go_on_from_the_best_metric_and_follow_the_regularization(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(search, "RIDGES", (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0))
     X, y = events(300)
-    fold = Fold.of(X, y[:, None], np.arange(200), np.arange(200, 300), "standard")
-    family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
-    d, ladder = X.shape[1], [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0]
-    options: Any = {"ridges": ladder, "error": "squared", "size": 300, "n_gradients": 200}
+    fold = Fold.of(X, y[:, None], np.arange(200), np.arange(200, 300), "standard", np.square)
+    family, d = Family("standard", Matern(nu=0.5, bandwidth=1.5), True), X.shape[1]
     good = Start(family, fold, family.identity(d), 100.0)
     poor = Start(family, fold, Metric(np.full(d, 1e3)), 100.0)
-    limits = ladder, "squared", 300
-    assert best_in_leaves([poor, good], *limits) is good
-    found = rounds_in_leaves(good, rounds=3, **options)
+    assert best_in_leaves([poor, good]) is good
+    found = rounds_in_leaves(good, 3)
     assert found[0].metric is good.metric
     assert found[0].ridge == 10.0, "a step down, since that has less error"
     assert all(one.ridge >= other.ridge for one, other in pairwise(found))
-    assert [one.number for one in found] == list(range(len(found)))
+    better = [one.error > other.error for one, other in pairwise(found)]
+    assert all(better[:-1]), "no more rounds after one without less error"
 
 
 def test_a_value_that_overflows_on_its_scale_is_a_point() -> None:
@@ -317,11 +317,11 @@ def test_what_leaves_predict_does_not_depend_on_the_threads_of_blas() -> None:
     X = rng.normal(size=(1_151, 3))
     Y = np.stack([np.sin((k + 1) * X[:, 0]) for k in range(7)], axis=1)
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
-    fold = Fold.of(X, Y, np.arange(921), np.arange(921, 1_151), "standard")
+    fold = Fold.of(X, Y, np.arange(921), np.arange(921, 1_151), "standard", np.square)
     start = Start(family, fold, family.identity(3), 0.1)
     for threads in (1, 2):
         with ThreadpoolController().limit(limits=threads, user_api="blas"):
-            found.append(solved_in_leaves(start, [0.1], (0,), 1_025, "squared")[0].margins)
+            found.append(solved_in_leaves(start, (0,))[0].margins)
     assert np.array_equal(*found)
 
 
@@ -338,9 +338,9 @@ def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.Mon
     X = rng.normal(size=(650, 3))
     X[:600][rng.random(600) < 0.95] = 1.0
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
-    fold = Fold.of(X, X[:, :1], np.arange(600), np.arange(600, 650), "standard")
-    limits: Any = {"rounds": 1, "error": "squared", "size": 128, "n_gradients": 128}
+    fold = Fold.of(X, X[:, :1], np.arange(600), np.arange(600, 650), "standard", np.square)
+    monkeypatch.setattr(search, "LEAF", 128)
     start = Start(family, fold, family.identity(3), 0.1)
-    found = rounds_in_leaves(start, ridges=[0.1], **limits)
+    found = rounds_in_leaves(start, 1)
     assert max(solved) <= 128
     assert np.isfinite([one.error for one in found]).all()

@@ -102,18 +102,14 @@ def gradient(k: naive.Kernel, M, Z, A, x, part: float = NEAR) -> np.ndarray:
     return found
 
 
-def agop(gradients: Sequence[np.ndarray], weights: Sequence[float] | None = None) -> np.ndarray:
-    """Mean over events of the outer products of gradients (c, d), summed over outputs: (d, d).
-
-    Of weight 2 an event counts as two of them.
-    """
-    w = [1.0] * len(gradients) if weights is None else weights
+def agop(gradients: Sequence[np.ndarray]) -> np.ndarray:
+    """Mean over events of the outer products of gradients (c, d), summed over outputs: (d, d)."""
     d = gradients[0].shape[1]
     G = np.zeros((d, d))
-    for of_event, times in zip(gradients, w, strict=True):
+    for of_event in gradients:
         for g in of_event:
-            G += times * np.outer(g, g)
-    return G / sum(w)
+            G += np.outer(g, g)
+    return G / len(gradients)
 
 
 def scaled(k: naive.Kernel, G, C) -> np.ndarray:
@@ -139,24 +135,21 @@ def rounds(
     ridges: Sequence[float],
     *,
     diagonal: bool,
-    weights=None,
     part: float = NEAR,
 ):
     """Coefficients (p, c) and metric (d, d) of each round; that of round 0 is I.
 
     Products over the columns, such as the Laplacian, whose distance is
-    ``sum_j sqrt(M_jj) |x_j - z_j|``, have diagonal metrics. With weights w the coefficients are
-    those of the least ``sum w_i |f(x_i) - y_i|^2 + r |f|^2``.
+    ``sum_j sqrt(M_jj) |x_j - z_j|``, have diagonal metrics.
     """
-    w = np.ones(len(X)) if weights is None else np.asarray(weights, float)
     M, found = np.eye(X.shape[1]), []
     for ridge in ridges:
         K = np.array([[kernel(k, M, x, z) for z in X] for x in X])
-        A = np.linalg.solve(K + ridge * np.diag(1.0 / w), Y - w @ Y / w.sum())
+        A = np.linalg.solve(K + ridge * np.eye(len(X)), Y - Y.mean(axis=0))
         found.append((A, M))
-        G = agop([gradient(k, M, X, A, x, part) for x in X], w.tolist())
+        G = agop([gradient(k, M, X, A, x, part) for x in X])
         G = np.diag(np.diag(G)) if diagonal else G
-        M = scaled(k, G, np.cov(X.T, bias=True, aweights=w))
+        M = scaled(k, G, np.cov(X.T, bias=True))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Estimators of points that are there all at once: EigenPro 2.0, RFM and DC-Pred++."""
+"""Estimators of points that are there all at once: EigenPro 2.0 and DC-Pred++."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 
 from streamk import kernels
 from streamk.adapters.options import Shared, estimator
-from streamk.adapters.rows import Numbers, merged, relative
+from streamk.adapters.rows import Numbers
 from streamk.adapters.sklearn.streams import EVENTS, RANDOM_STATE, drawn_seed, labels_of
 from streamk.errors import InvalidInput
 from streamk.factorization.checks import weights_of
@@ -26,10 +26,6 @@ from streamk.kernels import Kernel, Linear
 from streamk.landmarks.matrices import PRECOMPUTED
 from streamk.landmarks.selection import check_count
 from streamk.learners.eigenpro.projection import interpolated, preconditioned
-from streamk.learners.rfm.machine import OPTIONS as OF_RFM
-from streamk.learners.rfm.machine import RFM, rfm
-from streamk.learners.rfm.metric import Weights, deviations, of_rows
-from streamk.learners.rfm.solving import inverse_temperature, probabilities
 from streamk.options import Option, Real, Whole, of_parameters
 from streamk.prediction.compiled import CompiledModel
 from streamk.prediction.dc_pred import OPTIONS, dc_pred
@@ -38,8 +34,6 @@ __all__ = [
     "DCPredClassifier",
     "DCPredRegressor",
     "KernelRegression",
-    "RFMClassifier",
-    "RFMRegressor",
 ]
 
 
@@ -325,128 +319,6 @@ class KernelRegression(BaseRidge):
         found = self.kernel_.product(points.astype(np.float32), self.X_fit_, coefficients)
         shape = (len(points), *self.dual_coef_.shape[1:])
         return np.asarray(found.reshape(shape) + self.intercept_)
-
-
-_OF_RFM = of_parameters(rfm, OF_RFM) | {"random_state": RANDOM_STATE}
-
-
-class _RFM(Weighted):
-    """The common part of the classifier and the regressor.
-
-    Attributes
-    ----------
-    feature_importances_ : float64 array of shape (d,)
-        The diagonal of the metric over its sum: the share of each column, in the unit of its
-        deviation, in the squared gradient of the round before.
-    metric_ : float64 array of shape (d, d)
-        Of the scaled columns.
-    n_rounds_ : int
-        The round that was kept, 0 for plain kernel ridge regression.
-    kernel_ : Kernel
-    machine_ : RFM
-    """
-
-    _ROWS = EVENTS
-
-    def _weighted(
-        self, points: Numbers, labels: NDArray[Any], sample_weight: ArrayLike | None
-    ) -> tuple[Numbers, NDArray[Any], Weights]:
-        """Return the events that count, with labels and weights, unless these are all the same."""
-        points, labels, weights = counting(points, labels, sample_weight)
-        if weights is None:
-            return points, labels, None
-        if len(weights) < 2:
-            raise InvalidInput(
-                f"{len(weights)} events have a sample weight above 0; at least 2 are needed"
-            )
-        weights = relative(weights)
-        return points, labels, None if (weights == weights[0]).all() else weights
-
-    def _fit(self, points: Numbers, targets: Numbers, error: str, weights: Weights) -> None:
-        options = self.get_params(deep=False)
-        seed = drawn_seed(options.pop("random_state"))
-        self.machine_: RFM = rfm(
-            points, targets, seed=seed, error=error, weights=weights, **options
-        )
-        self.kernel_: Kernel = self.machine_.family.kernel
-        self.metric_: Numbers = self.machine_.metric.matrix
-        self.feature_importances_: Numbers = self.machine_.metric.shares
-        self.n_rounds_: int = self.machine_.round
-
-    def _outputs(self, points: Numbers) -> Numbers:
-        return self.machine_.predict(points)
-
-
-@estimator(_OF_RFM, by_place=("kernel",))
-class RFMClassifier(ByOutputs, _RFM):
-    """Classification by a recursive feature machine: a kernel that learns which directions matter.
-
-    Kernel ridge regression on classes, 1 for the class and -1 for the others, in a metric of the
-    columns that is learned (Radhakrishnan, Beaglehole, Pandit and Belkin 2024): the average
-    gradient outer product of one round's function is the metric of the next one.
-    `streamk.learners.rfm.machine.rfm` has the method. Nothing has to be chosen: scale
-    of the columns, kernel, bandwidth, regularization, kind of metric and number of rounds are those
-    of the least error on held-back events: squared of classes, absolute of numbers. No scaler is
-    needed before it, and NaN is missing.
-
-    Probabilities are a softmax of the regressions, whose inverse temperature is fitted to the
-    held-back events. Weights times a number are the same.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_wine
-    >>> from sklearn.model_selection import cross_val_score
-    >>> from streamk.adapters.sklearn import RFMClassifier
-    >>> X, y = load_wine(return_X_y=True)
-    >>> bool(cross_val_score(RFMClassifier(random_state=0), X, y, cv=3).mean() > 0.95)
-    True
-    """
-
-    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        points, labels, weights = self._weighted(*self._labelled(X, y), sample_weight)
-        points, numbers, weights = merged(points, self._numbered(labels), weights)
-        self._fit(points, self._targets(numbers), "squared", weights)
-        held, margins = self.machine_.held, self.machine_.margins
-        self._factor: float = inverse_temperature(margins, numbers[held], of_rows(weights, held))
-
-    def predict_proba(self, X: ArrayLike) -> Numbers:
-        """Return probabilities (n, n_classes), float64, of events X (n, d)."""
-        return probabilities(self._outputs(self._points(X)), self._factor)
-
-
-@estimator(_OF_RFM, by_place=("kernel",))
-class RFMRegressor(MultiOutputMixin, ByNumbers, _RFM):  # type: ignore[misc]
-    """As `RFMClassifier`, for numbers to be predicted, in any unit.
-
-    Several targets share a metric, and each counts in the unit of its deviation.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_friedman1
-    >>> from streamk.adapters.sklearn import RFMRegressor
-    >>> X, y = make_friedman1(800, random_state=0)
-    >>> model = RFMRegressor(random_state=0).fit(X[:500], y[:500])
-    >>> bool(model.score(X[500:], y[500:]) > 0.95)
-    True
-    >>> sorted(model.feature_importances_.argsort()[-5:].tolist())
-    [0, 1, 2, 3, 4]
-    """
-
-    def _learn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        points, numbers = validate_data(
-            self, X, y, multi_output=True, y_numeric=True, ensure_min_samples=2, **EVENTS
-        )
-        points, numbers, weights = self._weighted(points, numbers, sample_weight)
-        points, numbers, weights = merged(points, numbers, weights)
-        targets = np.asarray(numbers, np.float64).reshape(len(points), -1)
-        spread = deviations(targets, weights)
-        self._units: Numbers = np.where(spread > 0.0, spread, 1.0)
-        self._shape: tuple[int, ...] = np.shape(numbers)[1:]
-        self._fit(points, targets / self._units, "absolute", weights)
-
-    def _predict(self, points: Numbers) -> Numbers:
-        F = self._outputs(points) * self._units
-        return np.asarray(F.reshape(len(F), *self._shape))
 
 
 _OF_TREES = of_parameters(dc_pred, OPTIONS) | {"random_state": RANDOM_STATE}

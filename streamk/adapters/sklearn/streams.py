@@ -550,8 +550,7 @@ class FeatureMachineClassifier(Classifier, _FeatureMachine):
     """Kernel classification in a metric of the columns that is learned, on a stream.
 
     It is kernel ridge regression on classes, +1 and -1 for each, and learns anew from time to time
-    which columns and directions matter: `feature_importances_` has the shares of the columns. For
-    data that are there all at once `RFMClassifier` is the same method in batch, and compares more.
+    which columns and directions matter: `feature_importances_` has the shares of the columns.
     """
 
 

@@ -25,15 +25,15 @@ from streamk.learners.common.options import (
 )
 from streamk.learners.common.supervised import Asked, Supervised
 from streamk.learners.renewal import EventBuffer, Replacement
-from streamk.learners.rfm.machine import (
-    METRICS,
+from streamk.learners.rfm.metric_tree import MetricTree
+from streamk.learners.rfm.schedule import (
     MOST_COMPARED,
     WINDOW,
     Beginnings,
     Budget,
     search_cost,
 )
-from streamk.learners.rfm.metric_tree import MetricTree
+from streamk.learners.rfm.search import METRICS
 from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.losses import loss as loss_by_name
 from streamk.options import Choice, Option, Real, Whole, documented
@@ -62,8 +62,7 @@ class FeatureMachine(Supervised):
 
     A recursive feature machine (Radhakrishnan, Beaglehole, Pandit and Belkin 2024) fits kernel
     ridge regression, takes the average gradient outer product (AGOP) of the fit as the metric by
-    which events are compared, and repeats that: `streamk.learners.rfm.machine.rfm` is
-    the method in batch.
+    which events are compared, and repeats that. (In batch it is in its authors' package, xRFM.)
 
     Here the last events are kept, and a uniform sample of older ones. From time to time a new
     function is made of these, in a background thread. Scale of the columns, kernel, bandwidth, kind
@@ -96,7 +95,7 @@ class FeatureMachine(Supervised):
     if its error is at most 2% above the other's; one that takes no more events must be 3% below it.
     If it is late, learning waits, so what is learned depends on the events and their order alone.
 
-    Where its errors rise (`streamk.learners.rfm.machine`), a function is begun anew of the
+    Where its errors rise (`streamk.learners.rfm.schedule`), a function is begun anew of the
     1,536 events since then, and all families are compared for it. If it predicts the next ones
     better than the one in use, it goes on with the events since then alone.
 

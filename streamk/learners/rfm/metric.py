@@ -1,7 +1,4 @@
-"""The scale of the columns, and the metric that is learned, of events that count by weights.
-
-An event of weight 2 counts as two events, up to rounding. Without weights (None) all count alike.
-"""
+"""The scale of the columns, the metric that is learned, and gradients of kernels, its source."""
 
 from __future__ import annotations
 
@@ -29,90 +26,6 @@ from streamk.kernels import (
 from streamk.kernels.base import as_points
 
 Numbers = NDArray[Any]
-
-_LEAST = 1e-100
-"""Least weight, and one over the largest: sums of them are finite, and more than 0."""
-Weights = NDArray[Any] | None
-"""Positive numbers, float64 (n,), or None."""
-
-
-def checked(weights: ArrayLike | None, n: int) -> Weights:
-    """Return the weights of n events; raise InvalidInput unless they are n positive numbers."""
-    if weights is None:
-        return None
-    found = np.asarray(weights, np.float64)
-    if found.shape != (n,) or not ((found >= _LEAST) & (found <= 1.0 / _LEAST)).all():
-        raise InvalidInput(
-            f"weights must be {n} positive numbers, one for each event, from {_LEAST:g} to "
-            f"{1.0 / _LEAST:g}; leave out events that are not to count"
-        )
-    return found
-
-
-def unit(weights: Weights) -> float:
-    """Return the power of the root of 10 that is nearest to the mean of the weights.
-
-    Regularizations on a ladder of such steps, times this, are those of weights of about 1.
-
-    Examples
-    --------
-    >>> unit(np.array([90.0, 110.0])), unit(None)
-    (100.0, 1.0)
-    """
-    if weights is None:
-        return 1.0
-    return float(10.0 ** (round(2.0 * math.log10(weights.mean())) / 2.0))
-
-
-def of_rows(weights: Weights, rows: Any) -> Weights:
-    """Return the weights of some events."""
-    return None if weights is None else weights[rows]
-
-
-def sum_of(weights: Weights, n: int) -> float:
-    """Return the sum of the weights of n events."""
-    return float(n) if weights is None else float(weights.sum())
-
-
-def rooted(weights: Weights) -> Weights:
-    """Return the square roots of the weights."""
-    return None if weights is None else np.sqrt(weights)
-
-
-def times(X: Numbers, weights: Weights) -> Numbers:
-    """Return rows X (n, d) times the weights of their events."""
-    return X if weights is None else X * weights[:, None]
-
-
-def mean_error(E: Numbers, weights: Weights) -> float:
-    """Return the mean of errors E (n, outputs) over events, summed over outputs."""
-    return float(times(E, weights).sum() / sum_of(weights, len(E)))
-
-
-def mean(X: Numbers, weights: Weights) -> Numbers:
-    """Return the mean of the columns of X (n, d)."""
-    found = X.mean(axis=0) if weights is None else weights @ X / weights.sum()
-    return np.asarray(found)
-
-
-def deviations(X: Numbers, weights: Weights) -> Numbers:
-    """Return the standard deviations of the columns of X (n, d)."""
-    if weights is None:
-        return np.asarray(X.std(axis=0))
-    return np.sqrt(mean(np.square(X - mean(X, weights)), weights))
-
-
-def median(v: Numbers, weights: Weights) -> float:
-    """Return the median of numbers (n,), at least one."""
-    if weights is None:
-        return float(np.median(v))
-    order = np.argsort(v, kind="stable")
-    sums = np.cumsum(weights[order])
-    half = 0.5 * sums[-1]
-    low = int(np.searchsorted(sums, half, side="left"))
-    high = int(np.searchsorted(sums, half, side="right"))
-    return float(0.5 * (v[order[low]] + v[order[min(high, len(v) - 1)]]))
-
 
 SCALES = ("standard", "ranks")
 _KNOTS = 1_000
@@ -143,19 +56,15 @@ class Columns:
     numbers are left."""
 
     @classmethod
-    def of(cls, X: Numbers, scale: str, weights: Weights = None) -> Columns:
-        """Return the map for events X (n, d), float64, NaN where missing, of these weights."""
+    def of(cls, X: Numbers, scale: str) -> Columns:
+        """Return the map for events X (n, d), float64, NaN where missing."""
         check_choice("scale", scale, SCALES)
         d = X.shape[1]
-        there = [
-            (v[known], of_rows(weights, known))
-            for v, known in zip(X.T, ~np.isnan(X.T), strict=True)
-        ]
-        medians = np.array([median(v, w) if len(v) else 0.0 for v, w in there])
-        knots = tuple(_ranks(v, w) for v, w in there) if scale == "ranks" else ()
-        plain = cls(medians, np.zeros(d), np.ones(d), knots)
-        P = plain.scaled(X)
-        means, spread = mean(P, weights), deviations(P, weights)
+        there = [v[~np.isnan(v)] for v in X.T]
+        medians = np.array([np.median(v) if len(v) else 0.0 for v in there])
+        knots = tuple(_ranks(v) for v in there) if scale == "ranks" else ()
+        P = cls(medians, np.zeros(d), np.ones(d), knots).scaled(X)
+        means, spread = P.mean(axis=0), P.std(axis=0)
         # What rounding leaves of a constant is no deviation.
         varies = spread > 1e-12 * np.maximum(np.abs(means), 1e-300)
         count = max(1, int(varies.sum()))
@@ -187,13 +96,13 @@ class Columns:
         )
 
 
-def _ranks(v: Numbers, weights: Weights) -> tuple[Numbers, Numbers]:
+def _ranks(v: Numbers) -> tuple[Numbers, Numbers]:
     """Return ascending values and the share of events below each, half of the equal ones."""
     if not len(v):
         return np.zeros(1), np.zeros(1)
     values, places = np.unique(v, return_inverse=True)
-    counts = np.bincount(places, weights)
-    ranks = (np.cumsum(counts) - 0.5 * counts) / sum_of(weights, len(v))
+    counts = np.bincount(places)
+    ranks = (np.cumsum(counts) - 0.5 * counts) / len(v)
     if len(values) > _KNOTS:
         chosen = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], _KNOTS)))
         values, ranks = values[chosen], ranks[chosen]
@@ -264,7 +173,7 @@ class Metric:
         return np.asarray(R @ G @ R)
 
 
-def rescaled(M: Numbers, X: Numbers, *, power: float = 2.0, weights: Weights = None) -> Numbers:
+def rescaled(M: Numbers, X: Numbers, *, power: float = 2.0) -> Numbers:
     """Return the multiple of M (d, d) or (d,) by which points are as far apart as by the identity.
 
     The mean squared distance of two points X (n, d) stays as it is: sharpening a metric does not
@@ -273,10 +182,10 @@ def rescaled(M: Numbers, X: Numbers, *, power: float = 2.0, weights: Weights = N
     columns stand for their differences. Where M gives no distance to any points it is the identity.
     """
     if M.ndim == 1:
-        spread = deviations(X, weights) ** power
+        spread = X.std(axis=0) ** power
         now, aim = float(np.maximum(M, 0.0) ** (0.5 * power) @ spread), float(spread.sum())
     else:
-        C = np.atleast_2d(np.cov(X.T, bias=True, aweights=weights))
+        C = np.atleast_2d(np.cov(X.T, bias=True))
         now, aim = float(np.sum(M * C)), float(np.trace(C))
     factor = (aim / now) ** (2.0 / power) if now > 0.0 else 0.0
     if factor <= 0.0 or not np.isfinite(factor):
@@ -302,7 +211,6 @@ def outer_products(
     *,
     diagonal: bool = False,
     dtype: DTypeLike = np.float64,
-    weights: Weights = None,
 ) -> Numbers:
     """Average gradient outer product (AGOP) of ``k(x, Z) A``.
 
@@ -324,8 +232,6 @@ def outer_products(
         Whether to return the diagonal alone.
     dtype : {float64, float32}, default float64
         Of the gradients; their products are summed up in float64.
-    weights : array of shape (n,), optional
-        How much each point counts in the mean.
 
     Returns
     -------
@@ -358,12 +264,11 @@ def outer_products(
         raise InvalidInput("there must be a point at least at which to take a gradient")
     coefficients = coefficients.reshape(len(centers), -1)
     n, d = points.shape
-    roots = None if weights is None else np.sqrt(weights).astype(points.dtype)[:, None, None]
     total = np.zeros(d) if diagonal else np.zeros((d, d))
-    for rows, G in _in_blocks(kernel, points, centers, coefficients):
-        each = (G if roots is None else G * roots[rows]).reshape(-1, d)
+    for G in _in_blocks(kernel, points, centers, coefficients):
+        each = G.reshape(-1, d)
         total += np.einsum("ij,ij->j", each, each, dtype=np.float64) if diagonal else each.T @ each
-    return np.asarray(total / sum_of(weights, n))
+    return np.asarray(total / n)
 
 
 def check_kernel(kernel: Kernel) -> None:
@@ -377,12 +282,11 @@ def _rows(n: int, p: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, n, step))
 
 
-Block = tuple[slice, Numbers]
-"""Rows of the points, and gradients of some outputs there (rows, outputs, d)."""
+def _in_blocks(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Numbers]:
+    """Yield the gradients of some outputs at some points (rows, outputs, d).
 
-
-def _in_blocks(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Block]:
-    """Yield the gradients of all outputs, 0 where a kernel has no derivative."""
+    They are 0 where a kernel has no derivative.
+    """
     if isinstance(kernel, PRODUCTS):
         return _by_columns(kernel, X, Z, A)
     # Differences of points are those of points about another origin, and their products with
@@ -391,7 +295,7 @@ def _in_blocks(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[B
     return _by_distance(kernel, X - middle, Z - middle, A)
 
 
-def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Block]:
+def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Numbers]:
     other, weights = _weights(kernel)
     d, outputs = X.shape[1], A.shape[1]
     together = max(1, _WIDTH // (d + 1))
@@ -404,12 +308,12 @@ def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator
             of_centers = np.multiply(A.T[some, None], with_ones, order="C").reshape(-1, len(Z))
             sums = Linear().pairwise(W, of_centers, dtype=X.dtype)
             G = sums.reshape(len(W), -1, d + 1)
-            yield rows, G[:, :, d:] * X[rows, None] - G[:, :, :d]
+            yield G[:, :, d:] * X[rows, None] - G[:, :, :d]
 
 
 def _by_columns(
     kernel: Laplacian | PowerExponential | Cauchy, X: Numbers, Z: Numbers, A: Numbers
-) -> Iterator[Block]:
+) -> Iterator[Numbers]:
     s, at, h = kernel.bandwidth, loops.gradients, np.zeros(X.shape[1])
     if isinstance(kernel, Laplacian):
         kind, factor = at.SIGNS, -1.0 / s
@@ -423,7 +327,7 @@ def _by_columns(
         G = np.empty((len(K), A.shape[1], X.shape[1]))
         at.sum_slopes(kind, h, K, A, X[rows], Z, G)
         G *= factor
-        yield rows, G
+        yield G
 
 
 def _weights(kernel: Kernel) -> tuple[Kernel, Callable[[Numbers], Numbers]]:

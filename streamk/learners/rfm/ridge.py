@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from streamk import kernels
@@ -17,9 +16,7 @@ from streamk.declared import Declared, Domain, count, flag, number, reading, tak
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.centers import Centers
-from streamk.learners.eigenpro.direct import NormalEquations
 from streamk.learners.kernel_ridge import BLOCK
-from streamk.learners.rfm.metric import Weights, of_rows, rooted, times
 
 Numbers = NDArray[Any]
 
@@ -131,40 +128,11 @@ def nbytes_of(n: int) -> int:
     return 2 * PANEL**2 * panels * (panels + 1)
 
 
-_ROWS = 2_048
-"""Events whose kernels with all centers are there at once."""
-
-
-class ExactRidge:
-    """Coefficients ``(K + r I)^-1 Y``, by a Cholesky factor for each regularization r.
-
-    With weights w they are ``(K + r W^-1)^-1 Y``, of the least ``sum w_i |f(x_i) - y_i|^2 + r
-    |f|^2``, by the factor of ``W^1/2 K W^1/2 + r I``.
-
-    The kernel matrix is kept in single precision, whose rounding is far below the least
-    regularization; factors are made in double precision. Together they take 12 n^2 bytes. Beside
-    the weight of an event that counts much r is small: with weights all is in double precision.
-    """
-
-    def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None) -> None:
-        self.centers, self._roots = P, rooted(weights)
-        self._Y = times(Y, self._roots)
-        self._K = kernel.pairwise(P, dtype=np.float32 if weights is None else np.float64)
-        _weigh(self._K, self._roots)
-
-    def solve(self, ridge: float) -> Numbers:
-        """Return the coefficients for a regularization, float64 (n, outputs)."""
-        M = self._K.astype(np.float64).T  # symmetric, and in LAPACK's order
-        M[np.diag_indices(len(M))] += ridge
-        factor = scipy.linalg.cholesky(M, lower=True, overwrite_a=True, check_finite=False)
-        return times(_solved(factor, self._Y), self._roots)
-
-
 class SingleRidge:
-    """The coefficients of `ExactRidge`, in single precision throughout: several times as fast."""
+    """Coefficients ``(K + r I)^-1 Y`` in single precision, by a factor for each number r."""
 
     def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers) -> None:
-        self.centers, self._Y = P, Y.astype(np.float32)
+        self._Y = Y.astype(np.float32)
         Z, edges = P.astype(np.float32), range(0, len(P), PANEL)
         self._panels = [kernel_rows(kernel, Z, at, min(at + PANEL, len(P))) for at in edges]
         self._factor = RidgeFactor(len(P))
@@ -175,67 +143,6 @@ class SingleRidge:
         for panel in self._panels:
             self._factor.append(panel, 1.0 + ridge)
         return self._factor.solved(self._Y)
-
-
-class NormalRidge:
-    """Coefficients of centers Z by the normal equations of all events.
-
-    See `streamk.learners.eigenpro.direct.NormalEquations`: p^2 multiplications an event,
-    a factor of ``K(Z, X) K(X, Z) + r K(Z, Z)`` for each regularization r.
-    """
-
-    def __init__(
-        self, kernel: Kernel, P: Numbers, Y: Numbers, centers: Numbers, weights: Weights = None
-    ) -> None:
-        self.centers, self._none = centers, np.zeros(Y.shape[1])
-        roots = rooted(weights)
-        self._equations = NormalEquations(kernel.pairwise(centers), n_outputs=Y.shape[1])
-        for start in range(0, len(P), _ROWS):
-            rows = slice(start, start + _ROWS)
-            some = of_rows(roots, rows)
-            K = kernel.pairwise(P[rows], centers)
-            self._equations.add(times(K, some), times(Y[rows], some))
-
-    def solve(self, ridge: float) -> Numbers:
-        """Return the coefficients for a regularization, float64 (p, outputs)."""
-        return self._equations.solve((ridge,), self._none, keep=0)
-
-
-def by_eigenvalues(
-    kernel: Kernel, P: Numbers, Y: Numbers, ridges: Sequence[float], weights: Weights = None
-) -> Numbers:
-    """Return those of `ExactRidge` for each regularization, from one eigendecomposition.
-
-    They are float64 (regularizations, n, outputs).
-    """
-    roots, K = rooted(weights), kernel.pairwise(P)
-    _weigh(K, roots)
-    values, Q = scipy.linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
-    values, rotated = np.maximum(values, 0.0), Q.T @ times(Y, roots)
-    return np.stack([times(Q @ (rotated / (values + ridge)[:, None]), roots) for ridge in ridges])
-
-
-def predicted(kernel: Kernel, P: Numbers, centers: Numbers, A: Numbers) -> Numbers:
-    """Return ``k(P, centers) A``, float64 (n, outputs), of mapped points P (n, d)."""
-    out = np.empty((len(P), A.shape[1]))
-    for start in range(0, len(P), _ROWS):
-        rows = slice(start, start + _ROWS)
-        out[rows] = kernel.pairwise(P[rows], centers) @ A
-    return out
-
-
-def _weigh(K: Numbers, roots: Weights) -> None:
-    """Make ``W^1/2 K W^1/2`` of K (n, n), in its place."""
-    if roots is not None:
-        K *= roots
-        K *= roots[:, None]
-
-
-def _solved(factor: Numbers, Y: Numbers) -> Numbers:
-    half = scipy.linalg.solve_triangular(factor, Y, lower=True, check_finite=False)
-    return np.asarray(
-        scipy.linalg.solve_triangular(factor, half, lower=True, trans="T", check_finite=False)
-    )
 
 
 PART = 1_024

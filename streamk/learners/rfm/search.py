@@ -17,40 +17,36 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.kernels import Kernel, Laplacian, Linear, PowerExponential
-from streamk.landmarks.methods import block_rpcholesky, oasis
+from streamk.errors import InvalidInput
+from streamk.kernels import Kernel, Laplacian, Linear, Matern, PowerExponential
 from streamk.learners.rfm.metric import (
     PRODUCTS,
+    SCALES,
     Columns,
     Metric,
-    Weights,
-    mean,
-    mean_error,
-    of_rows,
+    check_kernel,
     outer_products,
     rescaled,
-    sum_of,
 )
-from streamk.learners.rfm.ridge import (
-    ExactRidge,
-    NormalRidge,
-    SingleRidge,
-    by_eigenvalues,
-    predicted,
-)
+from streamk.learners.rfm.ridge import SingleRidge
 from streamk.learners.rfm.splits import Splits, halves
 
 Numbers = NDArray[Any]
 
-RIDGES = tuple(10.0 ** (-4.0 + 0.5 * i) for i in range(12))
-"""Regularizations, the variance of the noise for a function of variance 1: .0001 to 30."""
-ERRORS: dict[str, Callable[[Numbers], Numbers]] = {"absolute": np.abs, "squared": np.square}
-"""Errors of events held back, as rounds and families are compared."""
-SELECTIONS = ("random", "rpcholesky", "oasis")
-_PATIENCE = 2
-"""Rounds without a smaller error after which there are no more, in batch; on a stream it is 1."""
-_GRADIENTS = 10_000
-"""Events at which gradients are taken, if nothing else is said."""
+METRICS = ("auto", "diagonal", "full")
+MOST_COLUMNS = 128
+"""Up to so many, "auto" compares full metrics with diagonal ones."""
+BANDWIDTHS = (1.5, 6.0)
+"""Those that are compared: two events are sqrt(2) apart in the root of the mean square. Of products
+over the columns there is the first one alone: the metric does the rest."""
+RIDGES = tuple(10.0 ** (-3.0 + 0.5 * i) for i in range(10))
+"""Regularizations, the variance of the noise for a function of variance 1: .001 to 30. Coefficients
+are kept in single precision, and those of less are differences of numbers too large for it."""
+LEAF = 1_537
+"""Events of a leaf that is divided: to solve for n takes ``n LEAF^2 / 6`` multiplications."""
+_GRADIENTS, _IN_A_LEAF = 400, 256
+"""Events at which gradients are taken for each of these metrics, at most: of a function, and of one
+of a leaf."""
 _PARTS = 3
 """Of cross-validation."""
 _FULL = 1.01
@@ -89,46 +85,83 @@ class Family:
         return Metric(np.ones(d) if self.diagonal else np.eye(d))
 
 
+def families(kernel: Kernel | None, metric: str, d: int) -> list[Family]:
+    """Return the families that are compared, of d columns, where no kernel or one is given.
+
+    Raises
+    ------
+    InvalidInput
+        If kernel and metric do not fit each other.
+
+    Examples
+    --------
+    >>> [(one.scale, one.kernel.name) for one in families(None, "diagonal", 4)][:2]
+    [('ranks', 'laplacian'), ('ranks', 'power_exponential')]
+    """
+    made: list[tuple[Kernel, Sequence[str]]]
+    if kernel is not None:
+        check_kernel(kernel)
+        if isinstance(kernel, PRODUCTS) and metric == "full":
+            raise InvalidInput(
+                f"kernel {kernel.name!r} is a product over the columns and has diagonal metrics; "
+                "take metric='diagonal', or another kernel, such as 'matern'"
+            )
+        made = [(kernel, SCALES)]
+    else:
+        # A column that goes on rising, as the time does, leaves the range of the events that a
+        # function is made of. By ranks the events held back tell so; by deviations a product's
+        # metric may rest on it, until the bound of scaled columns is reached much later.
+        ranks = SCALES[1:]
+        made = [] if metric == "full" else [(one, ranks) for one in _products(d)]
+        made += [(Matern(nu=0.5, bandwidth=s), SCALES) for s in BANDWIDTHS]
+    kinds = {"auto": (True, False) if d <= MOST_COLUMNS else (True,)}
+    kinds |= {"diagonal": (True,), "full": (False,)}
+    found = []
+    for one, scales in made:
+        each = (True,) if isinstance(one, PRODUCTS) or d == 1 else kinds[metric]
+        found += [Family(scale, one, diagonal) for diagonal in each for scale in scales]
+    return found
+
+
+def _products(d: int) -> list[Kernel]:
+    """Return products over d columns whose sums over these are as a distance, of order 1."""
+    s, d = BANDWIDTHS[0], max(1, d)
+    root = 4.0 / 15.0 * math.pow(d, 1.5)
+    return [Laplacian(bandwidth=s * math.sqrt(d)), PowerExponential(bandwidth=s * root)]
+
+
+Error: TypeAlias = Callable[[Numbers], Numbers]
+"""The errors of differences, by which rounds and families are compared."""
+
+
 @dataclass(frozen=True)
 class Fold:
     """Events to learn from and others held back, on the scale of the former."""
 
-    columns: Columns
-    rows: Numbers
-    """Places of those held back."""
     S: Numbers
     Q: Numbers
     """Scaled events (n, d): of both."""
-    Y: Numbers
-    labels: Numbers
-    """Their targets (n, outputs)."""
-    weights: Weights
-    of_held: Weights
+    targets: Numbers
+    """Those to learn, less their mean (n, outputs)."""
     middle: Numbers
-    """Mean of the targets to learn from."""
+    """Their mean."""
+    labels: Numbers
+    """Targets of those held back."""
+    error: Error
 
     @classmethod
     def of(
-        cls,
-        X: Numbers,
-        Y: Numbers,
-        train: Numbers,
-        held: Numbers,
-        scale: str,
-        weights: Weights = None,
+        cls, X: Numbers, Y: Numbers, train: Numbers, held: Numbers, scale: str, error: Error
     ) -> Fold:
         """Return some of the events X (n, d), NaN where missing, to learn, and others held back."""
-        own, of_held = of_rows(weights, train), of_rows(weights, held)
-        columns = Columns.of(X[train], scale, own)
+        columns, middle = Columns.of(X[train], scale), Y[train].mean(axis=0)
         S, Q = columns.scaled(X[train]), columns.scaled(X[held])
-        return cls(columns, held, S, Q, Y[train], Y[held], own, of_held, mean(Y[train], own))
+        return cls(S, Q, Y[train] - middle, middle, Y[held], error)
 
 
 class MetricRound(NamedTuple):
     """One round: its metric, the regularization of least error, and predictions held back."""
 
-    number: int
-    """0 is of the identity."""
     metric: Metric
     ridge: float
     error: float
@@ -142,191 +175,10 @@ def least(found: Sequence[MetricRound]) -> MetricRound:
     return min(found, key=lambda one: one.error)
 
 
-# From one round to the next
-
-
-def ended(errors: Sequence[float], rounds: int, patience: int) -> bool:
-    """Return whether there are no more rounds after those of some errors, that of round 0 first.
-
-    Examples
-    --------
-    >>> ended([3.0, 2.0], 4, 1), ended([3.0, 2.0, 2.0], 4, 1), ended([3.0, 2.0], 1, 1)
-    (False, True, True)
-    """
-    best = int(np.nan_to_num(errors, nan=np.inf, posinf=np.inf).argmin())
-    return len(errors) > rounds or len(errors) - 1 - best >= patience
-
-
-def moved(error: Callable[[int], float], place: int, count: int, step: int) -> int:
-    """Return where errors stop falling on a ladder, from a place on in steps of 1 or -1."""
-    lowest = error(place)
-    while 0 <= place + step < count and error(place + step) < lowest:
-        place += step
-        lowest = error(place)
-    return place
-
-
-def descended(error: Callable[[int], float], place: int, count: int) -> int:
-    """Return where errors stop falling on a ladder, from a place on in the direction of less."""
-    lower = moved(error, place, count, -1)
-    return moved(error, place, count, 1) if lower == place else lower
-
-
-def error_of(E: Numbers, weights: Weights = None) -> float:
-    """Return the mean of errors E (n, outputs), as `mean_error`, and inf where it is NaN."""
-    found = mean_error(E, weights)
+def _mean(E: Numbers) -> float:
+    """Return the mean of errors E (n, outputs), summed over outputs, and inf where it is NaN."""
+    found = float(E.sum() / len(E))
     return math.inf if math.isnan(found) else found
-
-
-def agop(
-    family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbers, weights: Weights = None
-) -> Metric:
-    """Return the average gradient outer product of a function, at mapped events P (n, d).
-
-    It is that of centers Z (p, d), mapped by the function's metric, and coefficients A.
-    """
-    own, diagonal = of_rows(weights, slice(len(P))), family.diagonal
-    G = outer_products(family.kernel, P, Z, A, diagonal=diagonal, dtype=np.float32, weights=own)
-    return Metric.of(metric.unmapped(G))
-
-
-def normalized(family: Family, metric: Metric, S: Numbers, weights: Weights = None) -> Metric:
-    """Return the metric's multiple that keeps the mean distance of events S (n, d)."""
-    M = metric.diagonal if metric.is_diagonal else metric.matrix
-    return Metric.of(rescaled(M, S, power=family.power, weights=weights))
-
-
-def sharpened(
-    family: Family, metric: Metric, S: Numbers, A: Numbers, weights: Weights = None
-) -> Metric:
-    """Return the metric of the next round, of a function whose centers are the events S (n, d)."""
-    P = metric.mapped(S)
-    return normalized(family, agop(family, metric, P, P, A, weights), S, weights)
-
-
-def followed(
-    family: Family,
-    S: Numbers,
-    ridges: Sequence[float],
-    solve: Callable[[Numbers, float], Numbers],
-    weights: Weights = None,
-) -> Metric:
-    """Return the metric of events S (n, d) after rounds with known regularizations.
-
-    The function `solve` returns the coefficients of mapped events for a regularization.
-    """
-    metric = family.identity(S.shape[1])
-    for ridge in ridges:
-        A = solve(metric.mapped(S), ridge)
-        metric = sharpened(family, metric, S, A, weights)
-    return metric
-
-
-# All regularizations of few events
-
-
-class Explored(NamedTuple):
-    """The best round of a family."""
-
-    family: Family
-    ridges: tuple[float, ...]
-    """Of round 0 to the best one."""
-    error: float
-    margins: Numbers
-    """Predictions of it where events were held back, else NaN: (n, outputs)."""
-
-
-def explore(
-    family: Family,
-    folds: Sequence[Fold],
-    n: int,
-    rounds: int,
-    ridges: Sequence[float],
-    error: str,
-) -> Explored:
-    """Find the best round of a family for few of n events, all regularizations at once.
-
-    Errors are summed over the folds; each has metrics of its own.
-    """
-    metrics = [family.identity(fold.S.shape[1]) for fold in folds]
-    count = sum(sum_of(fold.of_held, len(fold.rows)) for fold in folds)
-    best, lowest, margins = 0, np.inf, np.full((n, folds[0].Y.shape[1]), np.nan)
-    chosen, errors = list[float](), list[float]()
-    for turn in range(rounds + 1):
-        tried = [_by_all(family, *one, ridges, error) for one in zip(folds, metrics, strict=True)]
-        total = np.sum([own for own, _, _ in tried], axis=0) / count
-        k = int(total.argmin())
-        chosen.append(ridges[k])
-        if total[k] < lowest:
-            best, lowest = turn, float(total[k])
-            for fold, (_, F, _) in zip(folds, tried, strict=True):
-                margins[fold.rows] = F[k]
-        errors.append(float(total[k]))
-        if ended(errors, rounds, _PATIENCE):
-            break
-        metrics = [
-            sharpened(family, metric, fold.S, A[int(own.argmin())], fold.weights)
-            for fold, metric, (own, _, A) in zip(folds, metrics, tried, strict=True)
-        ]
-    return Explored(family, tuple(chosen[: best + 1]), lowest, margins)
-
-
-def _by_all(
-    family: Family, fold: Fold, metric: Metric, ridges: Sequence[float], error: str
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Return sums of errors of each regularization, predictions held back, and coefficients."""
-    P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
-    A = by_eigenvalues(family.kernel, P, fold.Y - fold.middle, ridges, fold.weights)
-    many, p, c = A.shape
-    F = predicted(family.kernel, Q, P, A.transpose(1, 0, 2).reshape(p, -1))
-    F = F.reshape(len(Q), many, c).transpose(1, 0, 2) + fold.middle
-    errors = ERRORS[error](F - fold.labels).sum(axis=2)
-    return errors.sum(axis=1) if fold.of_held is None else errors @ fold.of_held, F, A
-
-
-# Many events, of which some are held back
-
-
-@dataclass(frozen=True)
-class SearchLimits:
-    """Bounds of what is solved for."""
-
-    rounds: int
-    """At most, after round 0."""
-    n_centers: int
-    """Beyond so many events, centers are chosen."""
-    selection: str
-    seed: int
-    error: str
-    """One of `ERRORS`."""
-    patience: int = _PATIENCE
-    """Rounds without a smaller error after which there are no more."""
-    single: bool = False
-    """All events are centers, and all is computed in single precision. Rounds after the
-    first then try other regularizations in one direction alone, upwards and downwards by turns."""
-    n_gradients: int = _GRADIENTS
-    """Events at which gradients are taken."""
-
-    def solver(
-        self, kernel: Kernel, P: Numbers, Y: Numbers, weights: Weights = None
-    ) -> ExactRidge | SingleRidge | NormalRidge:
-        """Return the solver for mapped events P (n, d), in random order, and targets Y."""
-        if self.single:
-            return SingleRidge(kernel, P, Y)
-        if len(P) <= self.n_centers:
-            return ExactRidge(kernel, P, Y, weights)
-        if self.selection == "random":
-            return NormalRidge(kernel, P, Y, P[: self.n_centers], weights)
-        choose = oasis if self.selection == "oasis" else block_rpcholesky
-        found = choose(P, kernel, max_landmarks=self.n_centers, seed=self.seed, dtype="float32")
-        return NormalRidge(kernel, P, Y, P[found.indices], weights)
-
-    def predictor(self, kernel: Kernel, Q: Numbers, Z: Numbers) -> Callable[[Numbers], Numbers]:
-        """Return what gives ``k(Q, Z) A`` of coefficients A, of mapped points and centers."""
-        if self.single:
-            K = kernel.pairwise(Q, Z, dtype=np.float32)
-            return lambda A: _times(K, A)
-        return lambda A: predicted(kernel, Q, Z, A)
 
 
 def _times(K: Numbers, A: Numbers) -> Numbers:
@@ -334,107 +186,128 @@ def _times(K: Numbers, A: Numbers) -> Numbers:
     return Linear().pairwise(K, A.T, dtype=np.float32)
 
 
-class Turn(NamedTuple):
-    """The function of a round, with the regularization of least error of those that were tried.
+# From one round to the next
 
-    Round 0 is the same for a diagonal metric and a full one.
+
+def moved(error: Callable[[int], float], place: int, step: int) -> int:
+    """Return where errors stop falling on the ladder, from a place on in steps of 1 or -1."""
+    lowest = error(place)
+    while 0 <= place + step < len(RIDGES) and error(place + step) < lowest:
+        place += step
+        lowest = error(place)
+    return place
+
+
+def descended(error: Callable[[int], float], place: int) -> int:
+    """Return where errors stop falling on the ladder, from a place on in the direction of less."""
+    lower = moved(error, place, -1)
+    return moved(error, place, 1) if lower == place else lower
+
+
+def agop(family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbers) -> Metric:
+    """Return the average gradient outer product of a function, at mapped events P (n, d).
+
+    It is that of centers Z (p, d), mapped by the function's metric, and coefficients A.
     """
+    G = outer_products(family.kernel, P, Z, A, diagonal=family.diagonal, dtype=np.float32)
+    return Metric.of(metric.unmapped(G))
+
+
+def normalized(family: Family, metric: Metric, S: Numbers) -> Metric:
+    """Return the metric's multiple that keeps the mean distance of events S (n, d)."""
+    M = metric.diagonal if metric.is_diagonal else metric.matrix
+    return Metric.of(rescaled(M, S, power=family.power))
+
+
+def sharpened(
+    family: Family, metric: Metric, S: Numbers, A: Numbers, count: int | None = None
+) -> Metric:
+    """Return the metric of the next round, of a function whose centers are the events S (n, d).
+
+    Gradients are taken at so many of them, the first ones.
+    """
+    P = metric.mapped(S)
+    return normalized(family, agop(family, metric, P[:count], P, A), S)
+
+
+class Turn(NamedTuple):
+    """The functions of a round, by the regularization of least error of those that were tried."""
 
     place: int
-    """Of the regularization on its ladder."""
+    """Of the regularization among `RIDGES`."""
     error: float
     F: Numbers
-    """Predictions held back, less the mean (held, outputs)."""
-    coefficients: Numbers
-    points: Numbers
-    """Mapped events at which gradients are taken."""
-    centers: Numbers
+    """Predictions held back, of all folds (held, outputs)."""
+    coefficients: list[Numbers]
+    """Of each fold's function."""
 
 
-Starts: TypeAlias = dict[tuple[str, Kernel, float], Turn]
-"""Round 0 of families of the same events, by scale, kernel and first regularization."""
+Starts: TypeAlias = dict[tuple[str, Kernel], Turn]
+"""Round 0 by scale and kernel: it is the same with a diagonal metric and a full one."""
 
 
 def refine(
-    family: Family,
-    fold: Fold,
-    limits: SearchLimits,
-    ridges: Sequence[float],
-    first: float,
-    starts: Starts | None = None,
+    family: Family, folds: Sequence[Fold], rounds: int, starts: Starts | None = None
 ) -> list[MetricRound]:
-    """Go through the rounds of one family with many events.
+    """Go through the rounds of one family, each with the metric of the first fold.
 
-    The regularization is searched on the ladder of `ridges`, which ascend, from `first` on and then
-    from that of the round before, as long as errors fall; `limits` says whether in both directions.
-    Gradients are taken at the first events. Round 0 is added to `starts`, or taken from there.
+    Regularizations are searched from the middle on, and then from that of the round before, as long
+    as errors fall: upwards alone from round 1 on, which takes a trial less, unless there are
+    several folds, of few events. Round 0 is added to `starts`, or taken from there.
     """
-    metric, starts = family.identity(fold.S.shape[1]), {} if starts is None else starts
-    found: list[MetricRound] = []
-    place, key = list(ridges).index(first), (family.scale, family.kernel, first)
+    starts, key, found = {} if starts is None else starts, (family.scale, family.kernel), []
+    metrics = [family.identity(fold.S.shape[1]) for fold in folds]
     if key not in starts:
-        starts[key] = turned(family, fold, metric, limits, ridges, place, 0)
+        starts[key] = turned(family, folds, metrics, len(RIDGES) // 2)
     turn = starts[key]
     while True:
-        margins = turn.F + fold.middle
-        found.append(MetricRound(len(found), metric, ridges[turn.place], turn.error, margins))
-        if ended([one.error for one in found], limits.rounds, limits.patience):
+        found.append(MetricRound(metrics[0], RIDGES[turn.place], turn.error, turn.F))
+        if len(found) > rounds:
             return found
-        M = agop(family, metric, turn.points, turn.centers, turn.coefficients, fold.weights)
-        metric = normalized(family, M, fold.S, fold.weights)
-        turn = turned(family, fold, metric, limits, ridges, turn.place, len(found))
+        metrics = [
+            sharpened(family, metric, fold.S, A, family.some(_GRADIENTS))
+            for metric, fold, A in zip(metrics, folds, turn.coefficients, strict=True)
+        ]
+        turn = turned(family, folds, metrics, turn.place, upwards=len(folds) == 1)
 
 
 def turned(
     family: Family,
-    fold: Fold,
-    metric: Metric,
-    limits: SearchLimits,
-    ridges: Sequence[float],
+    folds: Sequence[Fold],
+    metrics: Sequence[Metric],
     place: int,
-    number: int,
+    *,
+    upwards: bool = False,
 ) -> Turn:
-    """Return the function in a metric, of round `number`, from a place on the ladder on."""
-    P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
-    equations = limits.solver(family.kernel, P, fold.Y - fold.middle, fold.weights)
-    predict = limits.predictor(family.kernel, Q, equations.centers)
-    targets = fold.labels - fold.middle
+    """Return the functions of a family in a metric of each fold, from a place on the ladder on."""
+    kernel, each = family.kernel, list[tuple[SingleRidge, Numbers]]()
+    for fold, metric in zip(folds, metrics, strict=True):
+        P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
+        K = kernel.pairwise(Q, P, dtype=np.float32)
+        each.append((SingleRidge(kernel, P, fold.targets), K))
+    labels, error = np.concatenate([fold.labels for fold in folds]), folds[0].error
 
     @cache
-    def tried(k: int) -> tuple[float, Numbers, Numbers]:
-        A = equations.solve(ridges[k])
-        F = predict(A)
-        return error_of(ERRORS[limits.error](F - targets), fold.of_held), F, A
+    def tried(k: int) -> Turn:
+        A = [equations.solve(RIDGES[k]) for equations, _ in each]
+        own = zip(folds, each, A, strict=True)
+        F = np.concatenate([_times(K, one) + fold.middle for fold, (_, K), one in own])
+        return Turn(k, _mean(error(F - labels)), F, A)
 
-    def error(k: int) -> float:
-        return tried(k)[0]
+    def missed(k: int) -> float:
+        return tried(k).error
 
-    if not number or not limits.single:
-        place = descended(error, place, len(ridges))
-    else:  # upwards and downwards by turns: one trial less
-        place = moved(error, place, len(ridges), 1 if number % 2 else -1)
-    count = family.some(limits.n_gradients) if limits.single else limits.n_gradients
-    return Turn(place, *tried(place), P[:count], equations.centers)
-
-
-# Cross-validation
+    return tried(moved(missed, place, 1) if upwards else descended(missed, place))
 
 
 def cross_validated(
-    families: Sequence[Family],
-    X: Numbers,
-    Y: Numbers,
-    *,
-    rounds: int,
-    ridges: Sequence[float],
-    error: str,
+    families: Sequence[Family], X: Numbers, Y: Numbers, rounds: int, error: Error
 ) -> tuple[Family, MetricRound]:
     """Return the family and the round of least error, the round being made of all events.
 
     The events X (n, d) with targets Y (n, outputs) are cut into three parts in their order, so that
     few have their neighbors in the stream on the other side. Each part is predicted by functions,
-    and in metrics, of the others. Regularizations ascend, and are searched from the middle on, as
-    long as errors fall. Errors of families are multiplied by their handicaps.
+    and in metrics, of the others. Errors of families are multiplied by their handicaps.
 
     Returns
     -------
@@ -451,95 +324,29 @@ def cross_validated(
     >>> from streamk.kernels import Gaussian
     >>> X = np.random.default_rng(0).normal(size=(60, 2))
     >>> both = [Family("standard", Gaussian(bandwidth=s), True) for s in (0.01, 1.5)]
-    >>> family, found = cross_validated(
-    ...     both, X, X[:, :1], rounds=2, ridges=[0.01, 0.1], error="squared"
-    ... )
-    >>> family.kernel.bandwidth, found.ridge, bool(found.metric.shares[0] > 0.9)
-    (1.5, 0.01, True)
+    >>> family, found = cross_validated(both, X, X[:, :1], 2, np.square)
+    >>> family.kernel.bandwidth, bool(found.metric.shares[0] > 0.9)
+    (1.5, True)
     """
-    every = np.arange(len(X))
+    every, starts = np.arange(len(X)), Starts()
     parts = np.array_split(every, min(_PARTS, len(X)))
     folds = {
-        scale: [Fold.of(X, Y, np.setdiff1d(every, part), part, scale) for part in parts]
+        scale: [Fold.of(X, Y, np.setdiff1d(every, part), part, scale, error) for part in parts]
         for scale in {family.scale for family in families}
     }
-    starts: dict[tuple[str, Kernel], _Tried] = {}
-    paths = [
-        _path(family, folds[family.scale], Y, starts, rounds, ridges, error) for family in families
-    ]
+    paths = [refine(family, folds[family.scale], rounds, starts) for family in families]
     lowest = [one.handicap * least(path).error for one, path in zip(families, paths, strict=True)]
     best = int(np.argmin(lowest))
-    family, kept = families[best], least(paths[best])
-    if not np.isfinite(kept.error):
+    family, path = families[best], paths[best]
+    number = int(np.argmin([one.error for one in path]))
+    if not np.isfinite(path[number].error):
         raise ValueError("no family has finite errors")
     S, targets = Columns.of(X, family.scale).scaled(X), Y - Y.mean(axis=0)
-    known = [one.ridge for one in paths[best][: kept.number]]
-
-    def solve(P: Numbers, ridge: float) -> Numbers:
-        return SingleRidge(family.kernel, P, targets).solve(ridge)
-
-    return family, kept._replace(metric=followed(family, S, known, solve))
-
-
-_Tried: TypeAlias = Callable[[int], tuple[float, Numbers, list[Numbers]]]
-"""Error, predictions and each part's coefficients by the place of a regularization."""
-
-
-def _path(
-    family: Family,
-    folds: Sequence[Fold],
-    Y: Numbers,
-    starts: dict[tuple[str, Kernel], _Tried],
-    rounds: int,
-    ridges: Sequence[float],
-    error: str,
-) -> list[MetricRound]:
-    """Return the rounds of one family, each with the metric of its first part."""
-    key, place, found = (family.scale, family.kernel), len(ridges) // 2, list[MetricRound]()
-    metrics = [family.identity(fold.S.shape[1]) for fold in folds]
-    if key not in starts:  # round 0 is the same with a diagonal metric and a full one
-        starts[key] = _left_out(family, folds, metrics, Y, ridges, error)
-    tried = starts[key]
-
-    def missed(k: int) -> float:
-        return tried(k)[0]
-
-    while True:
-        place = descended(missed, place, len(ridges))
-        _, F, A = tried(place)
-        found.append(MetricRound(len(found), metrics[0], ridges[place], missed(place), F))
-        if ended([one.error for one in found], rounds, 1):
-            return found
-        metrics = [
-            sharpened(family, metric, fold.S, own)
-            for metric, fold, own in zip(metrics, folds, A, strict=True)
-        ]
-        tried = _left_out(family, folds, metrics, Y, ridges, error)
-
-
-def _left_out(
-    family: Family,
-    folds: Sequence[Fold],
-    metrics: Sequence[Metric],
-    Y: Numbers,
-    ridges: Sequence[float],
-    error: str,
-) -> _Tried:
-    """Return what tries a regularization for the functions that predict each part by the others."""
-    kernel, solvers, matrices = family.kernel, list[SingleRidge](), list[Numbers]()
-    for fold, metric in zip(folds, metrics, strict=True):
-        P = metric.mapped(fold.S)
-        solvers.append(SingleRidge(kernel, P, fold.Y - fold.middle))
-        matrices.append(kernel.pairwise(metric.mapped(fold.Q), P, dtype=np.float32))
-
-    @cache
-    def tried(k: int) -> tuple[float, Numbers, list[Numbers]]:
-        F, A = np.empty(Y.shape), [solver.solve(ridges[k]) for solver in solvers]
-        for fold, K, own in zip(folds, matrices, A, strict=True):
-            F[fold.rows] = _times(K, own) + fold.middle
-        return error_of(ERRORS[error](F - Y)), F, A
-
-    return tried
+    metric = family.identity(S.shape[1])
+    for one in path[:number]:
+        A = SingleRidge(family.kernel, metric.mapped(S), targets).solve(one.ridge)
+        metric = sharpened(family, metric, S, A)
+    return family, path[number]._replace(metric=metric)
 
 
 # A function for each part of space
@@ -554,75 +361,63 @@ class Start(NamedTuple):
     ridge: float
 
 
-def best_in_leaves(
-    starts: Sequence[Start], ridges: Sequence[float], error: str, size: int
-) -> Start:
+def best_in_leaves(starts: Sequence[Start]) -> Start:
     """Return the start of least error, with a function for each part of space."""
     if len(starts) == 1:
         return starts[0]
-    each = [solved_in_leaves(one, ridges, (0,), size, error)[0].error for one in starts]
-    errors = [one.family.handicap * own for one, own in zip(starts, each, strict=True)]
+    errors = [one.family.handicap * solved_in_leaves(one, (0,))[0].error for one in starts]
     return starts[int(np.argmin(errors))]
 
 
-def rounds_in_leaves(
-    start: Start,
-    *,
-    ridges: Sequence[float],
-    rounds: int,
-    error: str,
-    size: int,
-    n_gradients: int,
-) -> list[MetricRound]:
+def rounds_in_leaves(start: Start, rounds: int) -> list[MetricRound]:
     """Go through rounds from a metric on, with a function for each part of space.
 
-    The metric of a round is the average gradient outer product of all leaves' functions, at so many
-    events of each. A leaf is divided from `size` events on: to solve for n events takes
-    ``n size^2 / 6`` multiplications at most. The regularization goes up or down the ladder of
-    `ridges`, by a step a round, as long as errors fall.
+    The metric of a round is the average gradient outer product of all leaves' functions, at some
+    events of each. The regularization goes up or down the ladder, by a step a round, and there are
+    no more rounds after one without less error.
     """
     family, fold, *_ = start
-    turn, solved, step = solved_in_leaves(start, ridges, (0, -1, 1), size, error)
+    turn, solved, step = solved_in_leaves(start, (0, -1, 1))
     found = [turn]
-    while not ended([one.error for one in found], rounds, 1):
+    while len(found) <= rounds and least(found) is turn:
         M = np.zeros(turn.metric.root.shape)
         for P, A in solved:
-            own = agop(family, turn.metric, P[: family.some(n_gradients)], P, A)
+            own = agop(family, turn.metric, P[: family.some(_IN_A_LEAF)], P, A)
             M += len(P) * (own.diagonal if family.diagonal else own.matrix)
         metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
         start, steps = Start(family, fold, metric, turn.ridge), (0, step) if step else (0,)
-        turn, solved, step = solved_in_leaves(start, ridges, steps, size, error)
-        found.append(turn._replace(number=len(found)))
+        turn, solved, step = solved_in_leaves(start, steps)
+        found.append(turn)
     return found
 
 
 def solved_in_leaves(
-    start: Start, ridges: Sequence[float], steps: Sequence[int], size: int, error: str
+    start: Start, steps: Sequence[int]
 ) -> tuple[MetricRound, list[tuple[Numbers, Numbers]], int]:
-    """Solve for functions in leaves, by regularizations that are so many steps up a ladder.
+    """Solve for functions in leaves, by regularizations that are so many steps up the ladder.
 
     Returns the best round, the points and coefficients of each of its leaves, and its step.
     """
     family, fold, metric, ridge = start
-    place = list(ridges).index(ridge)
-    steps = [step for step in steps if 0 <= place + step < len(ridges)]
-    tried = [ridges[place + step] for step in steps]
+    place = RIDGES.index(ridge)
+    steps = [step for step in steps if 0 <= place + step < len(RIDGES)]
+    tried = [RIDGES[place + step] for step in steps]
     P, Q = metric.mapped(fold.S), metric.mapped(fold.Q)
     F, solved = np.zeros((len(tried), *fold.labels.shape)), list[tuple[Numbers, list[Numbers]]]()
-    for rows, asked in _leaves(P, Q, size):
-        leaf = SingleRidge(family.kernel, P[rows], fold.Y[rows] - fold.middle)
+    for rows, asked in _leaves(P, Q):
+        leaf = SingleRidge(family.kernel, P[rows], fold.targets[rows])
         K = family.kernel.pairwise(Q[asked], P[rows], dtype=np.float32)
         each = [leaf.solve(one) for one in tried]
         F[:, asked] = [_times(K, A) for A in each]
         solved.append((P[rows], each))
     F += fold.middle
-    errors = [error_of(ERRORS[error](own - fold.labels)) for own in F]
+    errors = [_mean(fold.error(own - fold.labels)) for own in F]
     best = int(np.argmin(errors))
-    turn = MetricRound(0, metric, tried[best], errors[best], F[best])
+    turn = MetricRound(metric, tried[best], errors[best], F[best])
     return turn, [(points, each[best]) for points, each in solved], steps[best]
 
 
-def _leaves(P: Numbers, Q: Numbers, size: int) -> Iterator[tuple[Numbers, Numbers]]:
+def _leaves(P: Numbers, Q: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield the rows of each leaf among points P (n, d), and those of points Q (m, d)."""
     points, asked = P.astype(np.float32), Q.astype(np.float32)
     splits, parts = Splits.none(P.shape[1]), {0: np.arange(len(P))}
@@ -630,14 +425,14 @@ def _leaves(P: Numbers, Q: Numbers, size: int) -> Iterator[tuple[Numbers, Number
     while left:
         leaf = left.pop()
         rows = parts[leaf]
-        cut = halves(points[rows]) if len(rows) >= size else None
+        cut = halves(points[rows]) if len(rows) >= LEAF else None
         if cut is not None:
             direction, threshold, right = cut
             new = splits.divide(leaf, direction, threshold)
             parts[leaf], parts[new] = rows[~right], rows[right]
             left += [leaf, new]
         else:
-            parts[leaf] = rows[:size]  # of many that are equal a few will do
+            parts[leaf] = rows[:LEAF]  # of many that are equal a few will do
     leaves = splits.leaves_of(asked)
     for leaf in sorted(parts):
         yield parts[leaf], np.flatnonzero(leaves == leaf)

@@ -16,27 +16,26 @@ from streamk.kernels import Kernel
 from streamk.learners.common.calibration import LARGEST, LEAST
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
-from streamk.learners.rfm.machine import FEW_EVENTS, MOST_COMPARED, families
-from streamk.learners.rfm.metric import PRODUCTS, Columns, Metric, Weights, mean_error
+from streamk.learners.rfm.metric import Columns, Metric
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
+from streamk.learners.rfm.schedule import FEW_EVENTS, MOST_COMPARED
 from streamk.learners.rfm.search import (
-    RIDGES,
+    Error,
     Family,
     Fold,
     MetricRound,
-    SearchLimits,
     Start,
     Starts,
     best_in_leaves,
     cross_validated,
+    families,
     least,
     refine,
     rounds_in_leaves,
     solved_in_leaves,
 )
 from streamk.learners.rfm.splits import EventMap
-from streamk.losses import softmax
 
 Numbers = NDArray[Any]
 
@@ -45,36 +44,29 @@ _STEPS = 60
 _SHARE = (math.sqrt(5.0) - 1.0) / 2.0
 
 
-def probabilities(F: Numbers, factor: float) -> Numbers:
-    """Return ``softmax(factor F)`` of margins F (n, outputs), float64 (n, classes).
-
-    Margins are near 1 for the class and -1 for others; one output stands for (-f, f).
-    """
-    return softmax(factor * _of_each_class(F))
-
-
-def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -> float:
+def inverse_temperature(F: Numbers, classes: Numbers) -> float:
     """Return the factor of margins with the least log loss (Guo et al. 2017, section 4.2).
 
     Labels count as if one event beside the n ones had been of another class (Platt 1999, section
     2.2): otherwise, where every class is right, no factor would be large enough.
 
     Margins F (n, outputs) are of events of these classes (n,), as numbers, that were not learned;
-    weights are relative to the mean of all. The factor is from .01 to 100.
+    one output f stands for (-f, f). The factor is from .01 to 100.
     """
-    every = _of_each_class(F)
+    every = np.hstack([-F, F]) if F.shape[1] == 1 else F
     n, count = every.shape
     own = every[np.arange(n), classes.astype(np.int64)]
     margins = every - own[:, None]
     # Mean margin of the class that is meant over the one of the label, 0 but for Platt's event.
-    other: float = mean_error(margins, weights) / (count - 1) / (n + 2)
+    other: float = margins.sum() / n / (count - 1) / (n + 2)
 
     def loss(logarithm: float) -> float:
         """Mean log loss, a convex function of the factor."""
         Z = math.exp(logarithm) * margins
         top = Z.max(axis=1)
         of_sum = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
-        return mean_error(of_sum[:, None], weights) - math.exp(logarithm) * other
+        found: float = of_sum.sum() / n - math.exp(logarithm) * other
+        return found
 
     low, high = math.log(LEAST), math.log(LARGEST)
     left, right = high - _SHARE * (high - low), low + _SHARE * (high - low)
@@ -91,14 +83,6 @@ def inverse_temperature(F: Numbers, classes: Numbers, weights: Weights = None) -
     return math.exp(0.5 * (low + high))
 
 
-def _of_each_class(F: Numbers) -> Numbers:
-    """Return margins of each class (n, classes), where one output f stands for (-f, f)."""
-    return np.hstack([-F, F]) if F.shape[1] == 1 else F
-
-
-_LADDER = RIDGES[2:]
-"""Regularizations from .001 on: coefficients are kept in single precision, and those of less are
-differences of numbers too large for it."""
 _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
 _CROSSED = 128
@@ -108,11 +92,6 @@ _EXPLORED = 1
 _FINALISTS, _NEAR = 3, 1.03
 """Families that are compared once more, and the ratio of errors up to which one is about as good as
 the best."""
-_LEAF = 1_537
-"""Events of a leaf that is divided meanwhile."""
-_GRADIENTS, _IN_A_LEAF = 400, 256
-"""Events at which gradients are taken for each of these metrics, at most: of a function, and of one
-of a leaf."""
 _ANEW = 1.02
 """Ratio of the errors of rounds from the identity on, and from the best metric known, up to which
 the former are taken: the latter was the best one of several on the same events held back."""
@@ -131,7 +110,7 @@ class MetricRecipe:
     """The options by which a function is made of events."""
 
     kernel: Kernel | None
-    """None for the best one of those that `rfm` compares, products by ranks alone."""
+    """None for the best one of several."""
     metric: str
     rounds: int
     capacity: int
@@ -158,13 +137,7 @@ class MetricRecipe:
         """
         if self.settled and self.known is not None:
             return [self.known[0]]
-        if self.kernel is not None:
-            return families(self.kernel, None, self.metric, d)
-        # A column that goes on rising, as the time does, leaves the range of the events that a
-        # function is made of. By ranks the events held back tell so; by deviations a product's
-        # metric may rest on it, until the bound of scaled columns is reached much later.
-        each = families("auto", None, self.metric, d)
-        return [one for one in each if one.scale == "ranks" or not isinstance(one.kernel, PRODUCTS)]
+        return families(self.kernel, self.metric, d)
 
 
 @dataclass(frozen=True)
@@ -201,7 +174,10 @@ class Beginning:
                 if len(rest):
                     family, kept, pays = self._searched(recipe, rest, held, d)
                 else:
-                    (family, kept), pays = self._crossed(recipe, recipe.families(d)), True
+                    turns, pays = min(recipe.rounds, _EXPLORED), True
+                    family, kept = cross_validated(
+                        recipe.families(d), self.X, self.targets, turns, self._error
+                    )
                 give_back()  # before what is solved for takes as much
                 return self._function(recipe, family, kept, held, pays)
         except (np.linalg.LinAlgError, ValueError) as error:
@@ -210,20 +186,9 @@ class Beginning:
                 "labels"
             ) from None
 
-    def _crossed(self, recipe: MetricRecipe, chosen: list[Family]) -> tuple[Family, MetricRound]:
-        """Return the family and the round of least error in cross-validation."""
-        return cross_validated(
-            chosen,
-            self.X,
-            self.targets,
-            rounds=min(recipe.rounds, _EXPLORED),
-            ridges=_LADDER,
-            error=self._error,
-        )
-
     @property
-    def _error(self) -> str:
-        return "squared" if self.task == "classification" else "absolute"
+    def _error(self) -> Error:
+        return np.square if self.task == "classification" else np.abs
 
     def _searched(
         self, recipe: MetricRecipe, rest: Numbers, held: Numbers, d: int
@@ -245,44 +210,30 @@ class Beginning:
         some = rest[: recipe.compared]
         folds = self._folds([one for one, *_ in each], some[: max(_SMALL, len(some) // 2)], held)
         best = best_in_leaves(
-            [Start(one, folds[one.scale], metric, ridge) for one, metric, ridge in each],
-            _LADDER,
-            self._error,
-            _LEAF,
+            [Start(one, folds[one.scale], metric, ridge) for one, metric, ridge in each]
         )
         family = best.family
         best = best._replace(fold=self._folds([family], some, held)[family.scale])
-        found = self._in_leaves(best, recipe.rounds)
+        found = rounds_in_leaves(best, recipe.rounds)
         pays = found[0].error < _PAYS * min(one.error for _, one in few)
         pays = pays or len(rest) < 3 * FEW_EVENTS
         identity = family.identity(d)
         if not np.array_equal(best.metric.root, identity.root):  # else they are these rounds
-            anew = self._in_leaves(best._replace(metric=identity), recipe.rounds)
+            anew = rounds_in_leaves(best._replace(metric=identity), recipe.rounds)
             if least(anew).error <= _ANEW * least(found).error:
                 found = anew
         kept = least(found)
         if pays and len(rest) >= 2 * _SMALL:
             last = self._folds([family], rest[:_SMALL], held)[family.scale]
             start = Start(family, last, kept.metric, kept.ridge)
-            recent, *_ = solved_in_leaves(start, _LADDER, (0,), _LEAF, self._error)
+            recent, *_ = solved_in_leaves(start, (0,))
             pays = kept.error < _MISLEADS * recent.error
         return family, kept, pays
 
-    def _in_leaves(self, start: Start, rounds: int) -> list[MetricRound]:
-        """Return the rounds from a metric on, by all its events."""
-        return rounds_in_leaves(
-            start,
-            ridges=_LADDER,
-            rounds=rounds,
-            error=self._error,
-            size=_LEAF,
-            n_gradients=_IN_A_LEAF,
-        )
-
     def _folds(self, families: Sequence[Family], rows: Numbers, held: Numbers) -> dict[str, Fold]:
         """Return events to learn from and others held back, on each scale of families."""
-        scales = {one.scale for one in families}
-        return {scale: Fold.of(self.X, self.targets, rows, held, scale) for scale in scales}
+        scales, of = {one.scale for one in families}, Fold.of
+        return {scale: of(self.X, self.targets, rows, held, scale, self._error) for scale in scales}
 
     def _explored(
         self, families: Sequence[Family], rows: Numbers, held: Numbers, rounds: int
@@ -292,19 +243,9 @@ class Beginning:
         There are three at most, and those alone that are about as good as the first.
         """
         starts, each = Starts(), list[tuple[float, int, MetricRound]]()
-        folds, first = self._folds(families, rows, held), _LADDER[len(_LADDER) // 2]
-        limits = SearchLimits(
-            min(rounds, _EXPLORED),
-            len(rows),
-            "random",
-            self.seed,
-            self._error,
-            patience=1,
-            single=True,
-            n_gradients=_GRADIENTS,
-        )
+        folds, turns = self._folds(families, rows, held), min(rounds, _EXPLORED)
         for place, one in enumerate(families):
-            found = least(refine(one, folds[one.scale], limits, _LADDER, first, starts))
+            found = least(refine(one, [folds[one.scale]], turns, starts))
             each.append((one.handicap * found.error, place, found))
         each.sort(key=lambda one: one[:2])
         kinds: dict[tuple[type[Kernel], bool], tuple[Family, MetricRound]] = {}
