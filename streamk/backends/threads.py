@@ -116,7 +116,7 @@ class _Blas:
         self._free()
 
     def _free(self) -> None:
-        """Let whatever thread comes next set limits.
+        """Allow the thread that comes next to set limits.
 
         From version 3.8 on threadpoolctl ignores all threads but the first one that did. While
         there are users that is one of them, so that no other thread lifts the limit.
