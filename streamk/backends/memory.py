@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["give_back", "room"]
+__all__ = ["give_back", "room", "share_free"]
 
 _PAGE = 1 << 21
 """Bytes of a large page."""
@@ -27,6 +27,8 @@ _COMPILER = "libllvmlite"
 """The library of which little is used but while loops are compiled or loaded: 70 MB are read."""
 _DONT_NEED = 4
 """Linux' number of the advice to drop pages."""
+_ARENAS = -8
+"""The C library's number of the bound of its stores of free memory."""
 
 
 def room(count: int) -> NDArray[np.float32]:
@@ -61,6 +63,17 @@ def give_back() -> None:
     if advise is not None and "llvmlite.binding" in sys.modules:
         for start, stop in _code_of(_COMPILER):
             advise(start, stop - start, _DONT_NEED)
+
+
+def share_free() -> None:
+    """Let threads that are still to begin use the memory that others have freed.
+
+    The C library keeps some for each thread otherwise. It is for a process that is ours alone: of
+    `streamk run` on covtype it saves 50 MB.
+    """
+    bound = _of_library("mallopt", ctypes.c_int, ctypes.c_int)
+    if bound is not None:
+        bound(_ARENAS, 1)
 
 
 @cache

@@ -15,7 +15,7 @@ import numpy as np
 from connectors.memory import MemorySource
 from connectors.registry import open_sink, open_source
 from streamk.backends.first_use import FIRST_USE
-from streamk.backends.memory import give_back
+from streamk.backends.memory import give_back, share_free
 from streamk.cli.plot import LACKING, can_draw, new_figure
 from streamk.cli.report import columns
 from streamk.engine import Checkpoints, Engine, Report, Stream, Watch, shown_on
@@ -28,7 +28,9 @@ LABEL = "label"
 WINDOW = 250
 STOP = 1000
 """Here the run is stopped on purpose, to be resumed."""
-WARM_UP = 64
+WARM_UP = 192
+"""Events until the first function of a feature machine is in use."""
+COLUMNS, CLASSES = 18, 7
 
 Point = tuple[int, float]
 Event = Mapping[str, Any]
@@ -46,10 +48,12 @@ class Line:
 
 def show(out: Path) -> None:
     """Run it, with its files in a directory that is made anew."""
+    share_free()
+    _warm_up()  # before River is there, which takes as much
     source = open_source(SOURCE)
     events = [dict(event) for chunk in source.poll(1 << 20, 0.0) for event in chunk.values]
-    kernel_line = _kernel_line(events[:WARM_UP], out)
-    _forget()  # before River takes as much
+    kernel_line = _kernel_line(out)
+    _forget()
     from river import dummy, linear_model, preprocessing
 
     rival = preprocessing.StandardScaler() | linear_model.SoftmaxRegression()
@@ -83,13 +87,22 @@ def _model() -> Learner:
     return create("multi-kernel", task="classification", seed=1)
 
 
-def _kernel_line(first: Sequence[Event], out: Path) -> Line:
-    """Run the engine on the data set, stopped once and resumed."""
+def _warm_up() -> None:
+    """Learn events of the same form, by which all that the first events need is loaded."""
+    drawn = np.random.default_rng(0).normal(size=(WARM_UP, COLUMNS)).tolist()
+    first = [
+        {LABEL: str(k % CLASSES), **{str(j): value for j, value in enumerate(row)}}
+        for k, row in enumerate(drawn)
+    ]
     with FIRST_USE.shown_on(sys.stderr):
         with preparing(_model()):
             pass
-        Engine(MemorySource(list(first)), _model(), stream=Stream(label=LABEL)).run()
+        Engine(MemorySource(first), _model(), stream=Stream(label=LABEL)).run()
     _forget()
+
+
+def _kernel_line(out: Path) -> Line:
+    """Run the engine on the data set, stopped once and resumed."""
     seconds = _run(out, STOP).seconds
     _forget()
     print(f"stopped after {STOP:,} events; resuming from {out / 'state'}", file=sys.stderr)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.registry import schemes
+from streamk.backends.memory import share_free
 from streamk.cli import started
 from streamk.cli.arguments import (
     Parser,
@@ -98,6 +99,7 @@ FIRST = (
 
 def main(arguments: Sequence[str]) -> int:
     """Run a stream, and report how it went."""
+    share_free()
     options = _options(arguments)
     with ExitStack() as stack, told_by_options():
         engine = _engine(options, stack)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,3 +101,28 @@ def test_functions_out_of_the_cache_do_with_less(text: str, tmp_path: object) ->
         out.write(text)
     done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+_SHARED = """
+import ctypes, threading
+from streamk.backends import memory
+
+memory.share_free()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+libc.malloc.argtypes = (ctypes.c_size_t,)
+for _ in range(4):
+    one = threading.Thread(target=lambda: libc.free(libc.malloc(100_000)))
+    one.start()
+    one.join()
+libc.fopen.restype = ctypes.c_void_p
+told = ctypes.c_void_p(libc.fopen(b"told.xml", b"w"))
+libc.malloc_info(0, told)
+libc.fclose(told)
+assert open("told.xml").read().count("<heap ") == 1
+"""
+
+
+@linux
+def test_threads_share_one_store_of_free_memory(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _SHARED], check=True, cwd=tmp_path)
