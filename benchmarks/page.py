@@ -19,6 +19,7 @@ Render = Callable[[Mapping[str, Any]], str]
 
 GUIDE = common.ROOT / "docs"
 TOPICS = (
+    "ablation",
     "adult",
     "cost",
     "doubly_stochastic",

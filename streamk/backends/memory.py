@@ -66,9 +66,9 @@ def give_back() -> None:
 
 
 def share_free() -> None:
-    """Let threads that are still to begin use the memory that others have freed.
+    """Bound the stores of free memory to one, which all threads use.
 
-    The C library keeps some for each thread otherwise. It is for a process that is ours alone: of
+    The C library has one for each thread otherwise. It is for a process that is ours alone: of
     `streamk run` on covtype it saves 50 MB.
     """
     bound = _of_library("mallopt", ctypes.c_int, ctypes.c_int)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -295,8 +295,8 @@ def test_a_full_disk_ends_the_job(
     sink, expected = MemorySink(), MemorySink()
     late_job.engine(streams, sink, checkpoint=tmp_path, max_events=200).run()
 
-    def full(path: Path, data: bytes) -> None:
-        path.write_bytes(data[:10])
+    def full(path: Path, data: Sequence[bytes]) -> None:
+        path.write_bytes(data[0][:10])
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
