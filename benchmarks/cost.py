@@ -37,7 +37,7 @@ START = 300
 """Events that are told apart."""
 FIRST = 20_000
 """Events that have scores of their own: those of the battery."""
-WARM = 1_300
+WARM = 5_300
 """Events that a process learns before, for what is compiled then to be on the disk."""
 LIMIT = 1_200.0
 """Seconds of the processor for a rival on a stream."""
