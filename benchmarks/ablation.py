@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import common, cost
 from benchmarks.streams import load
 from streamk.learners.multi_kernel import external_experts
-from streamk.learners.rfm import feature_machine, solving
+from streamk.learners.rfm import feature_machine, schedule, search, solving
 from streamk.learners.rfm.metric import PRODUCTS
 from streamk.learners.rfm.search import Family
 
@@ -55,8 +55,14 @@ def _only(wanted: Callable[[Family], bool]) -> Callable[[], None]:
     return lambda: setattr(solving.MetricRecipe, "families", families)
 
 
-def _set(module: Any, **values: Any) -> Callable[[], None]:
-    return lambda: vars(module).update(values)
+def _set(*modules: Any, **values: Any) -> Callable[[], None]:
+    """What changes constants of modules that have them."""
+
+    def change() -> None:
+        for module in modules:
+            vars(module).update(values)
+
+    return change
 
 
 def _rounds(most: int) -> Callable[[], None]:
@@ -80,9 +86,9 @@ PARTS: dict[str, Callable[[], None]] = {
     "no rounds from the identity": _set(solving, _ANEW=0.0),
     "no rounds": _rounds(0),
     "one round": _rounds(1),
-    "one regularization": _set(solving, _LADDER=solving._LADDER[4:5]),
-    "compared by 2,048": _set(feature_machine, MOST_COMPARED=2_048),
-    "families by 256": _set(solving, FEW_EVENTS=256),
+    "one regularization": _set(search, RIDGES=search.RIDGES[4:5]),
+    "compared by 2,048": _set(feature_machine, schedule, solving, MOST_COMPARED=2_048),
+    "families by 256": _set(schedule, solving, FEW_EVENTS=256),
     "all events pay": _set(solving, _PAYS=math.inf, _MISLEADS=math.inf),
 }
 """Ways to take a part out, by what is said of it."""

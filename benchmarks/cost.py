@@ -187,13 +187,16 @@ def contestants_of(runs: Runs) -> list[str]:
 
 
 def summary(runs: Runs) -> dict[str, dict[str, float]]:
-    """Return geometric means of each contestant, over streams that it and effort 0 have ended.
+    """Return geometric means of each contestant, over streams that it has ended.
 
-    Errors and losses are relative to those of effort 0; memory and start-up are medians.
+    They are streams on which all of ours were run. Errors and losses are relative to those of
+    effort 0; memory and start-up are medians.
     """
-    found = {}
-    for name in contestants_of(runs):
-        there = [one for one in runs.values() if {name, BASE} <= one.keys()]
+    found, names = {}, contestants_of(runs)
+    ours = {BASE, *names}.difference(RIVALS)
+    for name in names:
+        wanted = {name, BASE} if name in RIVALS else ours
+        there = [one for one in runs.values() if wanted <= one.keys()]
         pairs = [(one[name], one[BASE]) for one in there if "ended" not in one[name]]
         if pairs:
             found[name] = {
