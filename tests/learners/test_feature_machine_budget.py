@@ -32,6 +32,8 @@ def test_what_is_earned_and_spent() -> None:
     budget, free = Budget(0.5), Budget(None)
     budget.learn(256, 10, 3, centers=0, grows=False)
     assert budget.spent == 0, "what is left is no more than the opening"
+    assert budget.pays(schedule._OPENING // 2)
+    assert not budget.pays(schedule._OPENING), "half of an effort has half of it"
     budget.spend(schedule._OPENING)
     budget.learn(256, 10, 3, centers=0, grows=False)
     rested = budget.spent
@@ -44,11 +46,11 @@ def test_what_is_earned_and_spent() -> None:
     assert free.pays(schedule._OPENING)
 
 
-@pytest.mark.parametrize(("effort", "functions"), [(None, 9.0), (0.0, 2.5), (0.0, 0.3)])
+@pytest.mark.parametrize(("effort", "functions"), [(None, 9.0), (1e-3, 2.5), (1e-3, 0.3)])
 def test_functions_are_begun_as_far_as_they_are_paid_for(
     monkeypatch: pytest.MonkeyPatch, effort: float | None, functions: float
 ) -> None:
-    opened(monkeypatch, functions)
+    opened(monkeypatch, functions / (effort or 1.0))
     X, y = events(1_200)
     model = FeatureMachine(**SMALL, task="regression", effort=effort)
     model.learn_many(X, y)
@@ -63,7 +65,7 @@ def test_a_function_that_is_late_is_begun_with_a_window(monkeypatch: pytest.Monk
     X, y = events(400)
     opened(monkeypatch, 99.0)
     model = FeatureMachine(**SMALL, task="regression", effort=500.0)
-    model._budget.spend(schedule._OPENING)
+    model._budget.spend(500 * schedule._OPENING)
     model.learn_many(X[:255], y[:255])
     assert model.last_beginning == 0
     model.learn_many(X[255:], y[255:])

@@ -171,8 +171,8 @@ class MultiKernel(OneAtATime, Decider):
             optional=True,
             about="for a learned metric, relative to the others; 0: without (1)",
             doc="Operations that the `FeatureMachine` by default may spend, relative to those of "
-            "all other experts, beyond an opening allowance of some seconds of one core; 0 is "
-            "for no such expert, and None for no bound.",
+            "all other experts and to an opening of some two seconds of one core; 0 is for no "
+            "such expert, and None for no bound.",
         ),
         "max_classes": MAX_CLASSES,
         "pending_bytes": Whole(

@@ -85,9 +85,8 @@ class FeatureMachine(Supervised):
     not pay: the function is then made of 1,024, and takes no more.
 
     What that takes has a bound (`effort`), counted in operations, so that what is learned depends
-    on the events alone. Beyond an opening allowance, of which streams of 10,000 events have all
-    they can use, the machine spends so many times what a pool of experts does. When nothing is
-    left, the function takes no more events, and the next one is begun when it can be paid for.
+    on the events alone: so many times what a pool of experts takes, and an opening allowance, of
+    which streams of 10,000 events have all they can use with an effort of 1. When nothing is left, the function takes no more events, and the next one is begun when it can be paid for.
 
     The new function learns the events since, as the one in use does, and some events after it was
     begun, see ``swap_delay``, the two are compared by how they have predicted these before they
@@ -204,7 +203,7 @@ class FeatureMachine(Supervised):
             optional=True,
             about="operations, relative to a pool of experts (no bound)",
             doc="Operations that it may spend for each event, relative to those of a pool of "
-            "experts, beyond an opening allowance of some seconds of one core. Where that is "
+            "experts and to an opening of some two seconds of one core. Where that is "
             "spent, new functions are begun later, and the one in use takes no more events into "
             "its solution. None, the default, is no bound.",
         ),

@@ -221,7 +221,8 @@ class Beginnings:
 FEW_EVENTS, MOST_COMPARED = 512, 8_192
 """Events by which families are compared, and metrics, at most."""
 _OPENING = 64_000_000_000
-"""Multiplications that there are for the beginning of a stream, some seconds of one core."""
+"""Multiplications that there are for the beginning of a stream, with an effort of 1: some two seconds
+of one core."""
 _POOL, _OF_A_CELL = 400_000, 2_000
 """Those that a pool of experts takes for an event: in any case, and for each output and column."""
 _EVENT, _VALUE, _BLOCK = 300_000, 12, 300_000
@@ -234,7 +235,7 @@ events of a leaf that is solved for, about."""
 
 
 class Budget:
-    """Operations for a machine: an opening, and `effort` times what a pool of experts takes.
+    """Operations for a machine: `effort` times an opening, and what a pool of experts takes.
 
     Operations are counted, not timed: what is learned depends on the events alone. They are
     multiplications in single precision, of which a core does some thirty in a nanosecond. Without
@@ -256,7 +257,7 @@ class Budget:
 
     def pays(self, cost: int) -> bool:
         """Return whether so many operations can be spent."""
-        return self._effort is None or self.spent + cost <= _OPENING
+        return self._effort is None or self.spent + cost <= self._effort * _OPENING
 
     def spend(self, cost: int) -> None:
         """Take so many operations off."""
