@@ -86,7 +86,8 @@ class FeatureMachine(Supervised):
 
     What that takes has a bound (`effort`), counted in operations, so that what is learned depends
     on the events alone: so many times what a pool of experts takes, and an opening allowance, of
-    which streams of 10,000 events have all they can use with an effort of 1. When nothing is left, the function takes no more events, and the next one is begun when it can be paid for.
+    which streams of 10,000 events have all they can use with an effort of 1. When nothing is left,
+    the function takes no more events, and the next one is begun when it can be paid for.
 
     The new function learns the events since, as the one in use does, and some events after it was
     begun, see ``swap_delay``, the two are compared by how they have predicted these before they

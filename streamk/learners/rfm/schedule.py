@@ -221,8 +221,8 @@ class Beginnings:
 FEW_EVENTS, MOST_COMPARED = 512, 8_192
 """Events by which families are compared, and metrics, at most."""
 _OPENING = 64_000_000_000
-"""Multiplications that there are for the beginning of a stream, with an effort of 1: some two seconds
-of one core."""
+"""Multiplications that there are for the beginning of a stream, with an effort of 1: some two
+seconds of one core."""
 _POOL, _OF_A_CELL = 400_000, 2_000
 """Those that a pool of experts takes for an event: in any case, and for each output and column."""
 _EVENT, _VALUE, _BLOCK = 300_000, 12, 300_000
