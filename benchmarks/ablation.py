@@ -45,7 +45,7 @@ WHOLE = "the default"
 
 
 def _only(wanted: Callable[[Family], bool]) -> Callable[[], None]:
-    """What leaves some families out, where others are left."""
+    """Return a change that keeps the families that are wanted, or all if none is."""
     every = solving.MetricRecipe.families
 
     def families(self: solving.MetricRecipe, d: int) -> list[Family]:
@@ -56,7 +56,7 @@ def _only(wanted: Callable[[Family], bool]) -> Callable[[], None]:
 
 
 def _set(*modules: Any, **values: Any) -> Callable[[], None]:
-    """What changes constants of modules that have them."""
+    """Return a change of constants, in each of the modules that have them."""
 
     def change() -> None:
         for module in modules:
@@ -66,7 +66,7 @@ def _set(*modules: Any, **values: Any) -> Callable[[], None]:
 
 
 def _rounds(most: int) -> Callable[[], None]:
-    """What bounds the rounds of a search."""
+    """Return a change that bounds the rounds of a search."""
     make = feature_machine.FeatureMachine
 
     def machine(**options: Any) -> feature_machine.FeatureMachine:

@@ -69,7 +69,7 @@ def share_free() -> None:
     """Bound the stores of free memory to one, which all threads use.
 
     The C library has one for each thread otherwise. It is for a process that is ours alone: of
-    `streamk run` on covtype it saves 50 MB.
+    `streamk run` on covtype it saves 20 to 50 MB.
     """
     bound = _of_library("mallopt", ctypes.c_int, ctypes.c_int)
     if bound is not None:
