@@ -78,6 +78,27 @@ def test_outer_products_are_the_oracles(
     np.testing.assert_allclose(one, plain.agop([g[:1] for g in each]), **tolerance)
 
 
+@each_kernel
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_the_mean_over_all_signs_is_the_outer_product(
+    kernel: Kernel, k: naive.Kernel, diagonal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CELLS", 2 * 9)  # in blocks
+    X, Z, A = problem(2)
+    each = [
+        outer_products(kernel, X, Z, A, diagonal=diagonal, signs=np.tile([1.0, sign], (7, 1)))
+        for sign in (1.0, -1.0)
+    ]
+    exact = outer_products(kernel, X, Z, A, diagonal=diagonal)
+    np.testing.assert_allclose(np.mean(each, axis=0), exact, rtol=1e-9)
+    mixed = np.random.default_rng(0).choice([-1.0, 1.0], (7, 2))
+    gradients = [plain.gradient(k, np.eye(3), Z, A, x) for x in X]
+    sums = [signs[None] @ g for signs, g in zip(mixed, gradients, strict=True)]
+    found = outer_products(kernel, X, Z, A, diagonal=diagonal, signs=mixed)
+    expected = np.diag(plain.agop(sums)) if diagonal else plain.agop(sums)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 def length(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> float:
     """The length of the gradient of a kernel at a point."""
     return float(np.sqrt(outer_products(kernel, x, z, [1.0], diagonal=True, dtype=dtype).sum()))

@@ -418,18 +418,48 @@ def _backward(panel: Any, at: Any, A: Any) -> None:
                 _subtract(K, T[c : c + _TILE])
 
 
+@emitted()
+def _products(builder: Any, P: Any, p: Any, x: Any, K: Any, chunks: Any) -> None:
+    """Write the products of columns of a group with x (GROUP,) to K.
+
+    The columns begin at p in P; there are `chunks` times LANES of them.
+    """
+    e = Emitter(builder, P.type.pointee)
+    low, high = e.load(x), e.load(x, LANES)
+
+    def write(chunk: Any, _: list[Any]) -> list[Any]:
+        columns = e.at(P, e.offset((p, e.size(1)), (chunk, e.size(LANES * GROUP))))
+        each = []
+        for place in range(0, LANES * GROUP, GROUP):
+            own = builder.fmul(e.load(columns, place), low)
+            each.append(e.fma(e.load(columns, place + LANES), high, own))
+        e.store(e.totals(each), e.at(K, e.offset((chunk, e.size(LANES)))))
+        return []
+
+    e.loop(chunks, [], write)
+
+
+@compiled
+def _backward_narrow(panel: Any, at: Any, A: Any) -> None:
+    (_, n, outputs), P, by = A.shape, panel.reshape(-1), panel.shape[1] * GROUP
+    x, K = np.empty(GROUP, np.float32), np.empty(n, np.float32)
+    for g in range(min(panel.shape[0], (n - at) // GROUP) - 1, -1, -1):
+        t = at + g * GROUP
+        stop = t + GROUP
+        for q in range(outputs):
+            x[:] = A[0, t:stop, q]
+            _products(P, g * by + t * GROUP, x, K, GROUP // LANES)
+            x[:] = K[:GROUP]
+            A[0, t:stop, q] = x
+            _products(P, g * by, x, K, t // LANES)
+            for c in range(t):
+                A[0, c, q] -= K[c]
+
+
 def backward(panel: Any, at: int, A: Any) -> None:
     """Solve ``L' x = y`` for the rows of a panel, from the last panel to the first.
 
     Those of A have what later panels leave of y, and become x; from those before them their
     part is taken away.
     """
-    if A.shape[2] == GROUP:
-        _backward(panel, at, A)
-        return
-    # Few outputs go by the sums over lanes of a library of BLAS, as fast as the memory is.
-    groups = panel[: (A.shape[1] - at) // GROUP]
-    for g, group in reversed(list(enumerate(groups))):
-        tile = slice(at + g * GROUP, at + (g + 1) * GROUP)
-        A[:, tile] = group[tile] @ A[:, tile]
-        A[:, : tile.start] -= group[: tile.start] @ A[:, tile]
+    (_backward if A.shape[2] == GROUP else _backward_narrow)(panel, at, A)

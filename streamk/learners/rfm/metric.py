@@ -211,6 +211,7 @@ def outer_products(
     *,
     diagonal: bool = False,
     dtype: DTypeLike = np.float64,
+    signs: ArrayLike | None = None,
 ) -> Numbers:
     """Average gradient outer product (AGOP) of ``k(x, Z) A``.
 
@@ -232,6 +233,10 @@ def outer_products(
         Whether to return the diagonal alone.
     dtype : {float64, float32}, default float64
         Of the gradients; their products are summed up in float64.
+    signs : array of shape (n, outputs), optional
+        Random signs of the outputs at each point. Then the gradient is that of the outputs' sum
+        with these signs, whose outer product has the same expectation (Hutchinson 1990), and takes
+        the time of one output.
 
     Returns
     -------
@@ -265,7 +270,8 @@ def outer_products(
     coefficients = coefficients.reshape(len(centers), -1)
     n, d = points.shape
     total = np.zeros(d) if diagonal else np.zeros((d, d))
-    for G in _in_blocks(kernel, points, centers, coefficients):
+    signs = None if signs is None else np.asarray(signs, points.dtype)
+    for G in _in_blocks(kernel, points, centers, coefficients, signs):
         each = G.reshape(-1, d)
         total += np.einsum("ij,ij->j", each, each, dtype=np.float64) if diagonal else each.T @ each
     return np.asarray(total / n)
@@ -282,37 +288,46 @@ def _rows(n: int, p: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, n, step))
 
 
-def _in_blocks(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Numbers]:
+def _in_blocks(
+    kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers, signs: Numbers | None
+) -> Iterator[Numbers]:
     """Yield the gradients of some outputs at some points (rows, outputs, d).
 
     They are 0 where a kernel has no derivative.
     """
     if isinstance(kernel, PRODUCTS):
-        return _by_columns(kernel, X, Z, A)
+        return _by_columns(kernel, X, Z, A, signs)
     # Differences of points are those of points about another origin, and their products with
     # weights, which are subtracted from each other, are smallest about the middle.
     middle = Z.mean(axis=0)
-    return _by_distance(kernel, X - middle, Z - middle, A)
+    return _by_distance(kernel, X - middle, Z - middle, A, signs)
 
 
-def _by_distance(kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers) -> Iterator[Numbers]:
+def _by_distance(
+    kernel: Kernel, X: Numbers, Z: Numbers, A: Numbers, signs: Numbers | None
+) -> Iterator[Numbers]:
     other, weights = _weights(kernel)
-    d, outputs = X.shape[1], A.shape[1]
+    d, outputs = X.shape[1], A.shape[1] if signs is None else 1
     together = max(1, _WIDTH // (d + 1))
     with_ones = np.column_stack([Z, np.ones(len(Z), Z.dtype)]).T
     for rows in _rows(len(X), len(Z)):
         W = weights(other.pairwise(X[rows], Z, dtype=X.dtype))
+        own, W = (A, W) if signs is None else _signed(W, A, signs[rows])
         for first in range(0, outputs, together):
             some = slice(first, first + together)
             # A row for each output and column, and one for the output itself.
-            of_centers = np.multiply(A.T[some, None], with_ones, order="C").reshape(-1, len(Z))
+            of_centers = np.multiply(own.T[some, None], with_ones, order="C").reshape(-1, len(Z))
             sums = Linear().pairwise(W, of_centers, dtype=X.dtype)
             G = sums.reshape(len(W), -1, d + 1)
             yield G[:, :, d:] * X[rows, None] - G[:, :, :d]
 
 
 def _by_columns(
-    kernel: Laplacian | PowerExponential | Cauchy, X: Numbers, Z: Numbers, A: Numbers
+    kernel: Laplacian | PowerExponential | Cauchy,
+    X: Numbers,
+    Z: Numbers,
+    A: Numbers,
+    signs: Numbers | None,
 ) -> Iterator[Numbers]:
     s, at, h = kernel.bandwidth, loops.gradients, np.zeros(X.shape[1])
     if isinstance(kernel, Laplacian):
@@ -324,10 +339,16 @@ def _by_columns(
         kind, factor, h = at.FRACTIONS, -2.0, np.full(X.shape[1], s)
     for rows in _rows(len(X), len(Z)):
         K = kernel.pairwise(X[rows], Z, dtype=X.dtype)
-        G = np.empty((len(K), A.shape[1], X.shape[1]))
-        at.sum_slopes(kind, h, K, A, X[rows], Z, G)
+        own, K = (A, K) if signs is None else _signed(K, A, signs[rows])
+        G = np.empty((len(K), own.shape[1], X.shape[1]))
+        at.sum_slopes(kind, h, K, own, X[rows], Z, G)
         G *= factor
         yield G
+
+
+def _signed(W: Numbers, A: Numbers, signs: Numbers) -> tuple[Numbers, Numbers]:
+    """Return coefficients and weights of a sum of the outputs, with signs at each point."""
+    return np.ones((len(A), 1), A.dtype), W * Linear().pairwise(signs, A, dtype=A.dtype)
 
 
 def _weights(kernel: Kernel) -> tuple[Kernel, Callable[[Numbers], Numbers]]:

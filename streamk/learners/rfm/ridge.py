@@ -22,6 +22,11 @@ Numbers = NDArray[Any]
 
 _NARROW = 4
 """Outputs up to which their products are made one by one, and not in all lanes."""
+_NEAR, _COST = 4.0, 24
+"""Ratio of regularizations up to which one is solved for by the factor of the other, and events for
+each lane from which on that takes less."""
+_RESIDUAL, _MOST_STEPS, _TINY = 1e-3, 12, np.float32(1e-30)
+"""Part of the right-hand side that is left there, and steps at most."""
 
 
 class RidgeFactor:
@@ -74,23 +79,24 @@ class RidgeFactor:
         first, stop = (nbytes_of(rows) // 4 for rows in (place * PANEL, (place + 1) * PANEL))
         return self._room[first:stop].reshape(PANEL // GROUP, -1, GROUP)
 
-    def solved(self, Y: Numbers) -> Numbers:
+    def solved(self, Y: Numbers, *, keep: bool = False) -> Numbers:
         """Return ``K^-1 Y``, float32 (n, c), of right-hand sides Y float32 (n, c).
 
-        Where the first rows of Y are those of the last call, ``L x = Y`` is solved for the others
-        alone: a half of the work.
+        What ``L x = Y`` has is kept for the next call to `keep`: where its first rows are the same,
+        the system is solved for the others alone, a half of the work.
         """
         n, c = Y.shape
-        lanes = c if c <= _NARROW else GROUP
-        parts = -(-c // lanes)
-        A = np.zeros((self._count, parts * lanes), np.float32)
+        lanes = _lanes(c)
+        A = np.zeros((self._count, lanes), np.float32)
         A[:n, :c] = Y
-        A = np.ascontiguousarray(A.reshape(-1, parts, lanes).transpose(1, 0, 2))
-        known = self._take_known(Y, A)
+        parts = A.reshape(len(A), -1, min(lanes, GROUP))
+        A = np.ascontiguousarray(parts.transpose(1, 0, 2))
+        known = self._take_known(Y, A) if keep else 0
         edges = range(0, self._count, PANEL)
         for at in edges[known * GROUP // PANEL :]:
             loops.cholesky.forward(self._panel(at // PANEL), at, A, max(0, known - at // GROUP))
-        self._solved_for = Y.copy(), A.copy()
+        if keep:
+            self._solved_for = Y.copy(), A.copy()
         for at in reversed(edges):
             loops.cholesky.backward(self._panel(at // PANEL), at, A)
         return A.transpose(1, 0, 2).reshape(self._count, -1)[:n, :c]
@@ -105,6 +111,11 @@ class RidgeFactor:
             return 0
         A[:, :rows] = halves[:, :rows]
         return rows // GROUP
+
+
+def _lanes(outputs: int) -> int:
+    """Return the lanes that so many outputs take."""
+    return outputs if outputs <= _NARROW else -(-outputs // GROUP) * GROUP
 
 
 def kernel_rows(kernel: Kernel, Z: Numbers, first: int, stop: int) -> Numbers:
@@ -129,20 +140,54 @@ def nbytes_of(n: int) -> int:
 
 
 class SingleRidge:
-    """Coefficients ``(K + r I)^-1 Y`` in single precision, by a factor for each number r."""
+    """Coefficients ``(K + r I)^-1 Y`` in single precision, for several numbers r.
+
+    Of a number near the last one they come from its factor, where that takes less than another:
+    with B the inverse for r, those for s are the solution of ``(I + (s - r) B) A = B Y``, whose
+    eigenvalues lie between 1 and s / r, by conjugate gradients.
+    """
 
     def __init__(self, kernel: Kernel, P: Numbers, Y: Numbers) -> None:
         self._Y = Y.astype(np.float32)
         Z, edges = P.astype(np.float32), range(0, len(P), PANEL)
         self._panels = [kernel_rows(kernel, Z, at, min(at + PANEL, len(P))) for at in edges]
         self._factor = RidgeFactor(len(P))
+        self._known: tuple[float, Numbers] | None = None
+        """The number that the factor is for, and its coefficients."""
 
     def solve(self, ridge: float) -> Numbers:
         """Return the coefficients for a regularization, float32 (n, outputs)."""
+        if self._known is not None and _COST * _lanes(self._Y.shape[1]) <= len(self._Y):
+            ratio = ridge / self._known[0]
+            if 1.0 / _NEAR <= ratio <= _NEAR:
+                return self._moved(ridge)
         self._factor.clear()
         for panel in self._panels:
             self._factor.append(panel, 1.0 + ridge)
-        return self._factor.solved(self._Y)
+        self._known = ridge, self._factor.solved(self._Y)
+        return self._known[1]
+
+    def _moved(self, ridge: float) -> Numbers:
+        """Return the coefficients for a number near that of the factor."""
+        assert self._known is not None
+        known, R = self._known
+        step, A, D = np.float32(ridge - known), np.zeros_like(R), R
+        left = _products(R, R)
+        enough = _RESIDUAL**2 * left
+        for _ in range(_MOST_STEPS):
+            M = D + step * self._factor.solved(D)
+            size = left / np.maximum(_products(D, M), _TINY)
+            A, R, before = A + size * D, R - size * M, left
+            left = _products(R, R)
+            if (left <= enough).all():
+                break
+            D = R + left / np.maximum(before, _TINY) * D
+        return A
+
+
+def _products(R: Numbers, S: Numbers) -> Numbers:
+    """Return the products of the columns of two arrays (n, outputs)."""
+    return np.asarray((R * S).sum(axis=0))
 
 
 PART = 1_024
@@ -311,7 +356,8 @@ class SolvedPart:
             self._known = targets(last.labels[: self._shared])  # their equations are solved
         new = last.points[len(self._known) :]
         self._known = np.concatenate([self._known, self._done.outputs(new)])
-        A = self._factor.solved((targets(last.labels) - self._known).astype(np.float32))
+        left = (targets(last.labels) - self._known).astype(np.float32)
+        A = self._factor.solved(left, keep=True)
         last.set_coefficients(np.arange(len(last)), A)
         is_full = len(last) == self._size
         if is_full:

@@ -47,6 +47,9 @@ LEAF = 1_537
 _GRADIENTS, _IN_A_LEAF = 400, 256
 """Events at which gradients are taken for each of these metrics, at most: of a function, and of one
 of a leaf."""
+_MANY_OUTPUTS = 5
+"""Outputs from which on gradients are those of their sum with random signs: the mean of its outer
+products is the same, an event takes a fraction of the time, and there are twice as many events."""
 _PARTS = 3
 """Of cross-validation."""
 _FULL = 1.01
@@ -75,10 +78,6 @@ class Family:
     def handicap(self) -> float:
         """The factor of its errors where families are compared."""
         return 1.0 if self.diagonal else _FULL
-
-    def some(self, n_gradients: int) -> int:
-        """Return at how many of so many events gradients are taken: of products they take long."""
-        return n_gradients // 4 if isinstance(self.kernel, PRODUCTS) else n_gradients
 
     def identity(self, d: int) -> Metric:
         """Return the metric of round 0."""
@@ -204,12 +203,20 @@ def descended(error: Callable[[int], float], place: int) -> int:
     return moved(error, place, 1) if lower == place else lower
 
 
-def agop(family: Family, metric: Metric, P: Numbers, Z: Numbers, A: Numbers) -> Metric:
-    """Return the average gradient outer product of a function, at mapped events P (n, d).
+def agop(family: Family, metric: Metric, Z: Numbers, A: Numbers, most: int | None = None) -> Metric:
+    """Return the average gradient outer product of a function, at so many of its centers.
 
-    It is that of centers Z (p, d), mapped by the function's metric, and coefficients A.
+    They are points Z (n, d) mapped by its metric, with coefficients A (n, outputs).
     """
-    G = outer_products(family.kernel, P, Z, A, diagonal=family.diagonal, dtype=np.float32)
+    outputs, signs = A.shape[1], None
+    if most is not None and isinstance(family.kernel, PRODUCTS):
+        most //= 4  # they take long
+    if most is not None and outputs >= _MANY_OUTPUTS:
+        most = min(2 * most, len(Z))
+        signs = np.random.default_rng(0).integers(0, 2, (most, outputs)) * 2.0 - 1.0
+    G = outer_products(
+        family.kernel, Z[:most], Z, A, diagonal=family.diagonal, dtype=np.float32, signs=signs
+    )
     return Metric.of(metric.unmapped(G))
 
 
@@ -220,14 +227,13 @@ def normalized(family: Family, metric: Metric, S: Numbers) -> Metric:
 
 
 def sharpened(
-    family: Family, metric: Metric, S: Numbers, A: Numbers, count: int | None = None
+    family: Family, metric: Metric, S: Numbers, A: Numbers, most: int | None = None
 ) -> Metric:
     """Return the metric of the next round, of a function whose centers are the events S (n, d).
 
-    Gradients are taken at so many of them, the first ones.
+    Gradients are taken at so many of them, see `agop`.
     """
-    P = metric.mapped(S)
-    return normalized(family, agop(family, metric, P[:count], P, A), S)
+    return normalized(family, agop(family, metric, metric.mapped(S), A, most), S)
 
 
 class Turn(NamedTuple):
@@ -265,7 +271,7 @@ def refine(
         if len(found) > rounds:
             return found
         metrics = [
-            sharpened(family, metric, fold.S, A, family.some(_GRADIENTS))
+            sharpened(family, metric, fold.S, A, _GRADIENTS)
             for metric, fold, A in zip(metrics, folds, turn.coefficients, strict=True)
         ]
         turn = turned(family, folds, metrics, turn.place, upwards=len(folds) == 1)
@@ -382,7 +388,7 @@ def rounds_in_leaves(start: Start, rounds: int) -> list[MetricRound]:
     while len(found) <= rounds and least(found) is turn:
         M = np.zeros(turn.metric.root.shape)
         for P, A in solved:
-            own = agop(family, turn.metric, P[: family.some(_IN_A_LEAF)], P, A)
+            own = agop(family, turn.metric, P, A, _IN_A_LEAF)
             M += len(P) * (own.diagonal if family.diagonal else own.matrix)
         metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
         start, steps = Start(family, fold, metric, turn.ridge), (0, step) if step else (0,)
