@@ -116,7 +116,8 @@ def test_coefficients_in_single_precision_are_near_the_exact_ones(n: int, output
     single, K = SingleRidge(KERNEL, P, Y), KERNEL.pairwise(P)
     for ridge in (0.01, 1.0, 0.4, 3.0):
         exact = np.linalg.solve(K + ridge * np.eye(n), Y)
-        assert single.solve(ridge) == pytest.approx(exact, rel=1e-3, abs=1e-3 / ridge**0.5)
+        off = np.linalg.norm(single.solve(ridge) - exact)
+        assert off <= (1e-3 if ridge == 0.01 else 3e-3) * np.linalg.norm(exact)
 
 
 def test_a_part_is_full_or_closed() -> None:
