@@ -9,6 +9,7 @@ battery and of StreamArena, their first 20,000 events.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
 import sys
@@ -111,12 +112,17 @@ def run(argv: Sequence[str] | None = None) -> None:
     default = ("elec2", "cpusmall") if options.quick else STREAMS
     streams = options.streams.split(",") if options.streams else default
     results: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+    settings, out = {"seed": cost.SEED, "events": EVENTS}, common.written(NAME, options)
+    if out is not None and out.is_file():
+        results |= json.loads(out.read_text(encoding="utf-8"))["results"]
     for name in streams:
         for part, found in results.items():
-            order = {"part": part, "name": name, "data": options.data, "quick": options.quick}
-            found[name] = common.fresh(measure, order | {"events": EVENTS}, cost.ONE_THREAD)
-            common.note(f"  {name}: {part}: {found[name]}")
-    common.finish(NAME, options, {"seed": cost.SEED, "events": EVENTS}, results, render)
+            if name not in found:
+                order = {"part": part, "name": name, "data": options.data, "quick": options.quick}
+                found[name] = common.fresh(measure, order | {"events": EVENTS}, cost.ONE_THREAD)
+                common.note(f"  {name}: {part}: {found[name]}")
+                common.write(NAME, options, settings, results)
+    common.finish(NAME, options, settings, results, render)
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -125,7 +131,7 @@ def render(document: Mapping[str, Any]) -> str:
     whole, rows = results[WHOLE], []
     for part, runs in results.items():
         ratios = {
-            key: {name: one[key] / whole[name][key] for name, one in runs.items()}
+            key: {name: one[key] / whole[name][key] for name, one in runs.items() if name in whole}
             for key in ("error", "loss", "cpu_s")
         }
         most, worst = max((ratio, name) for name, ratio in ratios["loss"].items())
