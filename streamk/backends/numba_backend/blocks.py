@@ -24,7 +24,7 @@ import numpy as np
 from llvmlite import ir
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.compiling import compiled, compiling
+from streamk.backends.numba_backend.compiling import compiled, compiling, copy
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
 _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})
@@ -152,7 +152,7 @@ def down(values: Any, chunks: Any, v: Any, parts: Any) -> None:
         at, row, rows, k = chunks[c]
         sums[:] = 0.0
         _add_rows(values[at:], rows, k, v[row:], sums)
-        parts[c, :k] = sums[:k]
+        copy(sums, parts[c, :k])
 
 
 @compiled

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, sum_factor
-from streamk.backends.numba_backend.compiling import compiled, exact, exact_part, short
+from streamk.backends.numba_backend.compiling import compiled, copy, exact, exact_part, short
 from streamk.backends.numba_backend.learning import _missed_by
 from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd import Emitter, emitted
@@ -293,7 +293,8 @@ def learn_one(
     classes, and 0 where they are numbers. By these outputs it does `learning.missed`, with the
     last arguments, and returns the total.
     """
-    points[learned], labels[learned] = x[0], y[0]
+    copy(x[0], points[learned])
+    labels[learned] = y[0]
     Y = np.empty((1, len(constant)))
     for o in range(len(constant)):
         if margins:

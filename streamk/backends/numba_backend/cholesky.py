@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import GROUP, LANES, KernelCode
-from streamk.backends.numba_backend.compiling import compiled, part
+from streamk.backends.numba_backend.compiling import compiled, copy, part
 from streamk.backends.numba_backend.pairwise import sums
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
@@ -80,7 +80,7 @@ def solve_one(S: Any, size: Any, k: Any, s: Any) -> None:
                 sum_ += row[m] * k[m]
             k[i] = (k[i] - sum_) / row[i]
         if stop < size:
-            v[:] = k[first:stop]
+            copy(k[first:stop], v)
             chunks = (size - stop + LANES - 1) // LANES
             _add_rows(flat, s, v, first * stride + stop, stride, stop, chunks)
 
@@ -166,7 +166,7 @@ def _residual(S: Any, size: Any, W: Any) -> Any:
         for first in range(0, i + 1, LANES):
             stop = min(i + 1, first + LANES)
             v[:] = 0.0
-            v[: stop - first] = S[i, first:stop]
+            copy(S[i, first:stop], v[: stop - first])
             _add_rows(flat, row, v, first * stride + start, stride, start, chunks)
         for c in range(i, size):
             worst = max(worst, abs(row[c] - W[i, c]))
@@ -178,15 +178,15 @@ def _factorise(W: Any, S: Any, least: Any) -> Any:
     size = len(W)
     k, s = np.empty(size), np.empty(S.shape[0])
     for i in range(size):
-        k[:] = W[i]
+        copy(W[i], k)
         solve_one(S, i, k, s)
         left = W[i, i]
         for m in range(i):
             left -= k[m] * k[m]
         if not left > least:
             return i
-        S[i, :i] = k[:i]
-        S[:i, i] = k[:i]
+        copy(k, S[i, :i])
+        copy(k, S[:i, i])
         S[i, i] = math.sqrt(left)
     return size
 
@@ -258,7 +258,7 @@ def _inverse_factor(T: Any, row: Any, X: Any) -> Any:
         for r in range(GROUP):
             row[r] = own[r] * scale
         row[:c] = zero
-        own[:] = row
+        copy(row, own)
         for k in range(c + 1, GROUP):
             multiple, other = row[k], T[k * GROUP : (k + 1) * GROUP]
             for r in range(GROUP):
@@ -297,7 +297,7 @@ def _divide(own: Any, i: Any, panel: Any, j: Any, at: Any, K: Any) -> None:
     T, P = own.reshape(-1), panel.reshape(-1)
     p, y = (i * own.shape[1] + at) * GROUP, (j * panel.shape[1] + at) * GROUP
     sums(_LINEAR, T, p, GROUP, P, y, GROUP, 1, GROUP, _NONE, K)
-    T[p : p + _TILE] = K
+    copy(K, T[p : p + _TILE])
 
 
 @compiled
@@ -373,7 +373,7 @@ def _forward(panel: Any, at: Any, A: Any, first: Any) -> None:
                 sums(_LINEAR, T, at * GROUP, g * GROUP, P, y, GROUP, 1, GROUP, _NONE, K)
                 _subtract(K, T[t : t + _TILE])
             sums(_LINEAR, T, t, GROUP, P, g * by + t, GROUP, 1, GROUP, _NONE, K)
-            T[t : t + _TILE] = K
+            copy(K, T[t : t + _TILE])
 
 
 @compiled
@@ -412,7 +412,7 @@ def _backward(panel: Any, at: Any, A: Any) -> None:
         for g in range(groups - 1, -1, -1):
             t = (at + g * GROUP) * GROUP
             sums(_LINEAR, T, t, GROUP, P, g * by + t, GROUP, GROUP, 1, _NONE, K)
-            T[t : t + _TILE] = K
+            copy(K, T[t : t + _TILE])
             for c in range(0, t, _TILE):
                 sums(_LINEAR, T, t, GROUP, P, g * by + c, GROUP, GROUP, 1, _NONE, K)
                 _subtract(K, T[c : c + _TILE])
@@ -447,10 +447,10 @@ def _backward_narrow(panel: Any, at: Any, A: Any) -> None:
         t = at + g * GROUP
         stop = t + GROUP
         for q in range(outputs):
-            x[:] = A[0, t:stop, q]
+            copy(A[0, t:stop, q], x)
             _products(P, g * by + t * GROUP, x, K, GROUP // LANES)
-            x[:] = K[:GROUP]
-            A[0, t:stop, q] = x
+            copy(K, x)
+            copy(x, A[0, t:stop, q])
             _products(P, g * by, x, K, t // LANES)
             for c in range(t):
                 A[0, c, q] -= K[c]

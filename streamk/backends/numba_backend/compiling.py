@@ -238,6 +238,18 @@ register("numba:compile", _Counter())
 
 part = parts(nogil=True, fastmath={"contract"})
 compiled = compiling(nogil=True, fastmath={"contract"})
+
+
+@part
+def copy(source: Any, target: Any) -> None:
+    """Write numbers in place of others, one by one.
+
+    For ``target[:] = source`` numba compiles the message of shapes that differ: some 2 s.
+    """
+    for i in range(len(target)):
+        target[i] = source[i]
+
+
 # What the fused step and the step in parts share outside the loops over features must round in the
 # same way in both, so nothing may be fused there.
 exact = compiling(nogil=True)

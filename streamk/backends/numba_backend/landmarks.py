@@ -36,7 +36,7 @@ from streamk.backends.numba_backend.cholesky import (
     solve_one,
     solve_one_back,
 )
-from streamk.backends.numba_backend.compiling import compiled, exact, exact_part, part
+from streamk.backends.numba_backend.compiling import compiled, copy, exact, exact_part, part
 from streamk.backends.numba_backend.pairwise import lay, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
@@ -283,7 +283,7 @@ def _coordinates(kernel: Any, span: Any, X: Any, Phi: Any, left: Any) -> None:
             r += 1
             continue
         _group(kernel, span, X, r, room)
-        left[r : r + count] = room.left[:count]
+        copy(room.left, left[r : r + count])
         _write(room.T, Phi[r : r + count])
         r += count
 
@@ -330,7 +330,7 @@ def _watch_one(kernel: Any, span: Any, rule: Any, x: Any, now: Any, room: Any) -
     floor, rate = rule[2], rule[6]
     delta = _one(kernel, span, x, room)
     if rate > 0.0 or delta > floor:
-        room.q[:] = room.k[: len(room.q)]
+        copy(room.k, room.q)
         solve_one_back(span[2], len(room.q), room.q, room.s)
     return _outcome(room.q, delta, now, rule), delta
 
@@ -349,7 +349,7 @@ def _watch_group(
     if above:
         for m in range(size):
             here, there = m * GROUP, (size - 1 - m) * GROUP
-            room.U[there : there + GROUP] = room.T[here : here + GROUP]
+            copy(room.T[here : here + GROUP], room.U[there : there + GROUP])
         solve_lanes(span[2], size, True, room.U, room.R)
     for lane in range(count):
         delta = room.left[lane]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import CHUNK
-from streamk.backends.numba_backend.compiling import exact, parts
+from streamk.backends.numba_backend.compiling import copy, exact, parts
 from streamk.backends.two_sample import (
     BANDS,
     BETS,
@@ -152,8 +152,8 @@ def enter(sample: Any, f: Any, x: Any, scores: Any, slot: Any) -> None:
             return
         move_reference(sample, sample.features[:, place], False)
     sample.events[place] = x
-    sample.features[:, place] = f
-    sample.scores[:, place] = scores
+    copy(f, sample.features[:, place])
+    copy(scores, sample.scores[:, place])
 
 
 @part

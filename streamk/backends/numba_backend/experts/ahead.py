@@ -35,6 +35,7 @@ from streamk.backends.numba_backend.centers import (
 )
 from streamk.backends.numba_backend.cholesky import (
     _backward,
+    _backward_narrow,
     _eliminate,
     _factor,
     _forward,
@@ -66,6 +67,7 @@ _LEARN = _SINGLES, _ROW, _ROWS, _ROW, _ROW, *_SAY
 _OF_ALL: list[Compilable] = [
     Loop(_factor, (_TILES, _INT, _INT, _INT)),
     Loop(_forward_narrow, (_TILES, _INT, _TILES, _INT)),
+    Loop(_backward_narrow, (_TILES, _INT, _TILES)),
     Loop(_eliminate, (_TILES, _INT, _INT, _TILES, _INT)),
     Loop(_expand_each, (*_KERNEL, _SINGLES, _TILES, _SINGLES, _ROWS)),
     Loop(_expand, (*_KERNEL, _SINGLES, _TILES, _TILES, _ROWS)),
