@@ -127,6 +127,17 @@ dots, dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
 
 
 @compiled
+def products(P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, K: Any) -> None:
+    """Do `sums` of the linear kernel: the products of a group with points of Y."""
+    none, many = P.dtype.type(0.0), SINGLES if P.itemsize == 4 else DOUBLES
+    whole = rows - rows % many
+    for i in range(0, whole, many):
+        dots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, none)
+    for i in range(whole, rows):
+        dot(P, Y, K, p, y + i * by, i * GROUP, d, by, step, none)
+
+
+@compiled
 def sums(
     code: Any, P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, f: Any, K: Any
 ) -> None:
@@ -134,12 +145,13 @@ def sums(
 
     `by` and `step` are the numbers between Y's rows and its columns.
     """
+    if code == _LINEAR:
+        products(P, p, d, Y, y, rows, by, step, K)
+        return
     many = SINGLES if P.itemsize == 4 else DOUBLES
     whole = rows - rows % many
     for i in range(0, whole, many):
-        if code == _LINEAR:
-            dots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
-        elif code == _LAPLACIAN:
+        if code == _LAPLACIAN:
             _absolutes(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _POWER:
             _roots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
@@ -148,9 +160,7 @@ def sums(
         else:
             _squares(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
     for i in range(whole, rows):
-        if code == _LINEAR:
-            dot(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
-        elif code == _LAPLACIAN:
+        if code == _LAPLACIAN:
             _absolute(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
         elif code == _POWER:
             _root(P, Y, K, p, y + i * by, i * GROUP, d, by, step, f)
@@ -258,7 +268,7 @@ def _pairwise_product(code: Any, parameter: Any, f: Any, X: Any, Y: Any, V: Any,
             for g in range(min(groups, (n - r + GROUP - 1) // GROUP)):
                 sums(code, P, g * d * GROUP, d, Y, c * d, centers, d, 1, f, K)
                 of_sums(code, parameter, f, K[: centers * GROUP], spare)
-                sums(_LINEAR, K, 0, centers, V, c * outputs, outputs, 1, outputs, f, part)
+                products(K, 0, centers, V, c * outputs, outputs, 1, outputs, part)
                 t = total[g]
                 for i in range(outputs * GROUP):
                     t[i] += part[i]
