@@ -185,6 +185,8 @@ def _rate(document: Mapping[str, Any]) -> Figure:
 
 # --- cost ---------------------------------------------------------------------------------------
 
+_APART = 0.3
+"""Logarithm of the ratio of rates below which points have one label."""
 _RIVALS = dict(zip(cost.RIVALS, ((_GREEN, "^"), (_BLUE, "s"), (_PINK, "D")), strict=True))
 
 
@@ -197,14 +199,21 @@ def _cost(document: Mapping[str, Any]) -> Figure:
     points = [(found[name]["rate"], found[name]["error"]) for name in efforts]
     label = f"{NAME}, by effort"
     panel.plot(*zip(*points, strict=True), label=label, color=_ORANGE, marker="o", linewidth=2.2)
+    near: list[tuple[str, tuple[float, float]]] = []
     for name, point in zip(efforts, points, strict=True):
         short = name.removeprefix("effort ")
-        panel.annotate(short, point, (0, 8), textcoords="offset points", ha="center")
+        if near and abs(math.log(near[-1][1][0] / point[0])) < _APART:
+            near[-1] = f"{near[-1][0]}, {short}", near[-1][1]
+        else:
+            near.append((short, point))
+    for short, point in near:
+        panel.annotate(short, point, (0, -16), textcoords="offset points", ha="center")
     for name, (colour, marker) in _RIVALS.items():
         if name in found:
             one = found[name]
             mark = {"color": colour, "marker": marker, "linestyle": "", "markersize": 7}
-            panel.plot([one["rate"]], [one["error"]], label=name, **mark)
+            label = f"{name} ({one['streams']} streams)"
+            panel.plot([one["rate"]], [one["error"]], label=label, **mark)
     panel.margins(0.12)
     panel.set(xscale="log", xlabel="events a second of the processor")
     panel.set_ylabel("error relative to effort 0, mean over streams")
