@@ -89,7 +89,8 @@ class RidgeFactor:
         lanes = _lanes(c)
         A = np.zeros((self._count, lanes), np.float32)
         A[:n, :c] = Y
-        parts = A.reshape(len(A), -1, min(lanes, GROUP))
+        width = min(lanes, GROUP)
+        parts = A.reshape(len(A), lanes // width, width)
         A = np.ascontiguousarray(parts.transpose(1, 0, 2))
         known = self._take_known(Y, A) if keep else 0
         edges = range(0, self._count, PANEL)
