@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -160,3 +162,40 @@ def test_a_process_that_compiles_learns_what_the_next_one_does(tmp_path: Path) -
     command = [sys.executable, "-c", _LEARN]
     first, second = (subprocess.check_output(command, env=env, text=True) for _ in range(2))
     assert first == second
+
+
+_SCALARS = {"zero", "_ZERO"}
+_DECORATORS = {
+    "part", "compiled", "exact", "exact_part", "fast", "called", "called_briefly", "ordered",
+    "short",
+}  # fmt: skip
+
+
+def _copies_by_slices(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines on which a slice becomes anything but a number."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign):
+            continue
+        sliced = (
+            isinstance(part, ast.Slice)
+            for target in node.targets
+            if isinstance(target, ast.Subscript)
+            for part in ast.walk(target.slice)
+        )
+        value = node.value
+        is_number = isinstance(value, ast.Constant) or ast.unparse(value) in _SCALARS
+        if any(sliced) and not is_number:
+            yield node.lineno
+
+
+def test_no_array_is_copied_by_slices() -> None:
+    """It compiles seconds of a message; `compiling.copy` does not."""
+    found = [
+        f"{path.name}:{line}"
+        for path in (ROOT / "streamk/backends/numba_backend").rglob("*.py")
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef)
+        and any(ast.unparse(one).split("(")[0] in _DECORATORS for one in function.decorator_list)
+        for line in _copies_by_slices(function)
+    ]
+    assert found == []
