@@ -9,7 +9,6 @@ battery and of StreamArena, their first 20,000 events.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import sys
@@ -112,9 +111,8 @@ def run(argv: Sequence[str] | None = None) -> None:
     default = ("elec2", "cpusmall") if options.quick else STREAMS
     streams = options.streams.split(",") if options.streams else default
     results: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
-    settings, out = {"seed": cost.SEED, "events": EVENTS}, common.written(NAME, options)
-    if out is not None and out.is_file():
-        results |= json.loads(out.read_text(encoding="utf-8"))["results"]
+    results |= common.earlier(common.written(NAME, options))
+    settings = {"seed": cost.SEED, "events": EVENTS}
     for name in streams:
         for part, found in results.items():
             if name not in found:
@@ -131,7 +129,7 @@ def render(document: Mapping[str, Any]) -> str:
     whole, rows = results[WHOLE], []
     for part, runs in results.items():
         ratios = {
-            key: {name: one[key] / whole[name][key] for name, one in runs.items() if name in whole}
+            key: {name: one[key] / whole[name][key] for name, one in runs.items()}
             for key in ("error", "loss", "cpu_s")
         }
         most, worst = max((ratio, name) for name, ratio in ratios["loss"].items())

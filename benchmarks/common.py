@@ -192,6 +192,14 @@ def topic(
     return lambda document: render_parts(document, parts), run
 
 
+def earlier(path: Path | None) -> dict[str, Any]:
+    """The results of an earlier run, which goes on; none if there is no file."""
+    if path is None or not path.is_file():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["results"]
+    return found
+
+
 def kept(path: Path) -> dict[str, Any]:
     """The parts of an earlier run, each with its origin."""
     if not path.is_file():

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import math
 import statistics
 import sys
@@ -137,9 +136,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     packages = {one.package: one.version or "not installed" for one in RIVALS.values()}
     there = [name for name, one in RIVALS.items() if one.version] if options.rivals else []
     out = common.written(NAME, options)
-    results: dict[str, Any] = {"streams": {}, "runs": {}}
-    if out is not None and out.is_file():
-        results = json.loads(out.read_text(encoding="utf-8"))["results"]
+    results: dict[str, Any] = {"streams": {}, "runs": {}} | common.earlier(out)
     settings = {"seed": SEED, "batch": BATCH, "limit_s": LIMIT, "packages": packages}
     for name in options.streams:
         about = load(name, options.data, quick=options.quick, events=options.events).describe()

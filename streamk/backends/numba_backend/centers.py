@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends import GROUP, LANES, Functions, KernelCode, KernelNumbers, sum_factor
+from streamk.backends import GROUP, LANES, Functions, KernelNumbers, sum_factor
 from streamk.backends.numba_backend.compiling import compiled, copy, exact, exact_part, short
 from streamk.backends.numba_backend.learning import _missed_by
-from streamk.backends.numba_backend.pairwise import _pairwise, of_sums, sums, with_columns
+from streamk.backends.numba_backend.pairwise import _pairwise, multiply, of_sums, sums, with_columns
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
 __all__ = [
@@ -72,7 +72,7 @@ def _expand(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: A
             of_sums(code, parameter, f, K[: count * GROUP], spare)
             for q in range(A.shape[0]):
                 first = (q * A.shape[1] + g * GROUP) * GROUP
-                sums(KernelCode.LINEAR, A, first, GROUP, K, 0, count, GROUP, 1, f, spare)
+                multiply(A, first, GROUP, K, 0, count, GROUP, 1, spare)
                 for i in range(count):
                     for o in range(min(GROUP, outputs - q * GROUP)):
                         out[r + i, q * GROUP + o] += spare[i * GROUP + o]

@@ -34,7 +34,7 @@ import numpy as np
 
 from streamk.backends import GROUP, LANES
 from streamk.backends.numba_backend.compiling import compiled, copy, part
-from streamk.backends.numba_backend.pairwise import products
+from streamk.backends.numba_backend.pairwise import multiply
 from streamk.backends.numba_backend.simd import Emitter, emitted
 
 ROWS = 8
@@ -115,7 +115,7 @@ def solve_lanes(S: Any, size: Any, back: Any, T: Any, R: Any) -> None:
     for first in range(0, size, ROWS):
         rows = min(ROWS, size - first)
         if first > 0:
-            products(T, 0, first, flat, at + first * by, rows, by, step, R)
+            multiply(T, 0, first, flat, at + first * by, rows, by, step, R)
         else:
             R[:] = 0.0
         for i in range(rows):
@@ -284,7 +284,7 @@ def _reduce(own: Any, i: Any, panel: Any, j: Any, since: Any, count: Any, at: An
         T, P = own.reshape(-1), panel.reshape(-1)
         p, y = i * own.shape[1] * GROUP, j * panel.shape[1] * GROUP
         start = since * GROUP
-        products(T, p + start, count, P, y + start, GROUP, 1, GROUP, K)
+        multiply(T, p + start, count, P, y + start, GROUP, 1, GROUP, K)
         first = p + at * GROUP
         _subtract(K, T[first : first + _TILE])
 
@@ -294,7 +294,7 @@ def _divide(own: Any, i: Any, panel: Any, j: Any, at: Any, K: Any) -> None:
     """Turn the tile of own group i at `at` into the factor's, by the diagonal one of group j."""
     T, P = own.reshape(-1), panel.reshape(-1)
     p, y = (i * own.shape[1] + at) * GROUP, (j * panel.shape[1] + at) * GROUP
-    products(T, p, GROUP, P, y, GROUP, 1, GROUP, K)
+    multiply(T, p, GROUP, P, y, GROUP, 1, GROUP, K)
     copy(K, T[p : p + _TILE])
 
 
@@ -363,14 +363,14 @@ def _forward(panel: Any, at: Any, A: Any, first: Any) -> None:
         for since in range(0, at, _CHUNK):
             for g in range(first, groups):
                 y, t = g * by + since * GROUP, (at + g * GROUP) * GROUP
-                products(T, since * GROUP, _CHUNK, P, y, GROUP, 1, GROUP, K)
+                multiply(T, since * GROUP, _CHUNK, P, y, GROUP, 1, GROUP, K)
                 _subtract(K, T[t : t + _TILE])
         for g in range(first, groups):
             y, t = g * by + at * GROUP, (at + g * GROUP) * GROUP
             if g > 0:
-                products(T, at * GROUP, g * GROUP, P, y, GROUP, 1, GROUP, K)
+                multiply(T, at * GROUP, g * GROUP, P, y, GROUP, 1, GROUP, K)
                 _subtract(K, T[t : t + _TILE])
-            products(T, t, GROUP, P, g * by + t, GROUP, 1, GROUP, K)
+            multiply(T, t, GROUP, P, g * by + t, GROUP, 1, GROUP, K)
             copy(K, T[t : t + _TILE])
 
 
@@ -382,11 +382,11 @@ def _forward_narrow(panel: Any, at: Any, A: Any, first: Any) -> None:
         t = at + g * GROUP
         for since in range(0, t, _CHUNK):
             count, p = min(_CHUNK, t - since), g * by + since * GROUP
-            products(P, p, count, T, since * outputs, outputs, 1, outputs, K)
+            multiply(P, p, count, T, since * outputs, outputs, 1, outputs, K)
             for i in range(K.shape[0]):
                 A[0, t + i % GROUP, i // GROUP] -= K[i]
         p = g * by + t * GROUP
-        products(P, p, GROUP, T, t * outputs, outputs, 1, outputs, K)
+        multiply(P, p, GROUP, T, t * outputs, outputs, 1, outputs, K)
         for i in range(K.shape[0]):
             A[0, t + i % GROUP, i // GROUP] = K[i]
 
@@ -409,15 +409,15 @@ def _backward(panel: Any, at: Any, A: Any) -> None:
         T = A[q].reshape(-1)
         for g in range(groups - 1, -1, -1):
             t = (at + g * GROUP) * GROUP
-            products(T, t, GROUP, P, g * by + t, GROUP, GROUP, 1, K)
+            multiply(T, t, GROUP, P, g * by + t, GROUP, GROUP, 1, K)
             copy(K, T[t : t + _TILE])
             for c in range(0, t, _TILE):
-                products(T, t, GROUP, P, g * by + c, GROUP, GROUP, 1, K)
+                multiply(T, t, GROUP, P, g * by + c, GROUP, GROUP, 1, K)
                 _subtract(K, T[c : c + _TILE])
 
 
 @emitted()
-def _products_with(builder: Any, P: Any, p: Any, x: Any, K: Any, chunks: Any) -> None:
+def _products(builder: Any, P: Any, p: Any, x: Any, K: Any, chunks: Any) -> None:
     """Write the products of columns of a group with x (GROUP,) to K.
 
     The columns begin at p in P; there are `chunks` times LANES of them.
@@ -446,10 +446,10 @@ def _backward_narrow(panel: Any, at: Any, A: Any) -> None:
         stop = t + GROUP
         for q in range(outputs):
             copy(A[0, t:stop, q], x)
-            _products_with(P, g * by + t * GROUP, x, K, GROUP // LANES)
+            _products(P, g * by + t * GROUP, x, K, GROUP // LANES)
             copy(K, x)
             copy(x, A[0, t:stop, q])
-            _products_with(P, g * by, x, K, t // LANES)
+            _products(P, g * by, x, K, t // LANES)
             for c in range(t):
                 A[0, c, q] -= K[c]
 

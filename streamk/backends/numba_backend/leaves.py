@@ -19,7 +19,7 @@ import numpy as np
 
 from streamk.backends import GROUP, NOWHERE
 from streamk.backends.numba_backend.compiling import compiled, fast, part
-from streamk.backends.numba_backend.pairwise import SINGLES, dot, dots, lay
+from streamk.backends.numba_backend.pairwise import SINGLES, lay, multiply
 from streamk.backends.numba_backend.simd import exponential
 
 KEPT = 10
@@ -175,18 +175,6 @@ def _lay_model(leaf: Any, x: Any, model: Any) -> None:
 
 
 @part
-def _multiply(
-    P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, K: Any
-) -> None:
-    """Write the products of a group with rows of Y into K, as `pairwise.sums`."""
-    whole = rows - rows % SINGLES
-    for i in range(0, whole, SINGLES):
-        dots(P, Y, K, p, y + i * by, i * GROUP, d, by, step, _ZERO)
-    for i in range(whole, rows):
-        dot(P, Y, K, p, y + i * by, i * GROUP, d, by, step, _ZERO)
-
-
-@part
 def _kernels(K: Any, far: Any) -> None:
     """Turn products (points, GROUP) into kernel values."""
     for i in range(GROUP):
@@ -226,10 +214,10 @@ def _score(leaf: Any, b: Any, model: Any, room: Any) -> None:
     C, across, S, row = room.kernels, room.across, room.scores, d + 1
     squares, landmarks = leaf.squares.reshape(-1), model.landmarks.reshape(-1)
     at = b * GROUP * row
-    _multiply(squares, b * d * GROUP, d, model.scale, 0, 1, d, 1, room.far)
+    multiply(squares, b * d * GROUP, d, model.scale, 0, 1, d, 1, room.far)
     for v in range(M):
         p = v * row * GROUP
-        _multiply(landmarks, p, row, leaf.points, at, GROUP, row, 1, C[v])
+        multiply(landmarks, p, row, leaf.points, at, GROUP, row, 1, C[v])
         _kernels(C[v], room.far)
     _multiply_pairs(leaf.pairs, C, M)
     for v in range(N):
@@ -239,7 +227,7 @@ def _score(leaf: Any, b: Any, model: Any, room: Any) -> None:
                 across[v * GROUP + lane, i] = own[i * GROUP + lane]
     wide = N * GROUP
     rows, scores = model.rows.reshape(-1), S.reshape(-1)
-    _multiply(across.reshape(-1), 0, wide, rows, 0, len(S), wide, 1, scores)
+    multiply(across.reshape(-1), 0, wide, rows, 0, len(S), wide, 1, scores)
     for k in range(q):
         for i in range(GROUP):
             S[k, i] += model.bias[k]
@@ -322,8 +310,8 @@ def _descend(leaf: Any, b: Any, model: Any, room: Any) -> None:
     C, B, errors, tile, row = room.kernels, room.slopes, room.scores.reshape(-1), room.tile, d + 1
     weights, at = model.weights.reshape(-1), b * GROUP * row
     for v in range(N):
-        _multiply(weights, v * q * GROUP, q, errors, 0, GROUP, 1, GROUP, B[v])
-        _multiply(C[v], 0, GROUP, errors, 0, len(room.scores), GROUP, 1, tile)
+        multiply(weights, v * q * GROUP, q, errors, 0, GROUP, 1, GROUP, B[v])
+        multiply(C[v], 0, GROUP, errors, 0, len(room.scores), GROUP, 1, tile)
         _add_to(room.of_weights[v], tile)
     _add_slopes(leaf.pairs, C, B, M)
     _clear(room.far)
@@ -333,7 +321,7 @@ def _descend(leaf: Any, b: Any, model: Any, room: Any) -> None:
             own[i] *= kernels[i]
         for i in range(GROUP):
             room.far[i] += _total(own, i * GROUP)
-        _multiply(own, 0, GROUP, leaf.points, at, row, 1, row, tile)
+        multiply(own, 0, GROUP, leaf.points, at, row, 1, row, tile)
         _add_to(room.of_points[v], tile)
     for k in range(q):
         room.of_bias[k] += _total(errors, k * GROUP)

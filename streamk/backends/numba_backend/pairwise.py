@@ -127,7 +127,7 @@ dots, dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
 
 
 @compiled
-def products(P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, K: Any) -> None:
+def multiply(P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, K: Any) -> None:
     """Do `sums` of the linear kernel: the products of a group with points of Y."""
     none, many = P.dtype.type(0.0), SINGLES if P.itemsize == 4 else DOUBLES
     whole = rows - rows % many
@@ -146,7 +146,7 @@ def sums(
     `by` and `step` are the numbers between Y's rows and its columns.
     """
     if code == _LINEAR:
-        products(P, p, d, Y, y, rows, by, step, K)
+        multiply(P, p, d, Y, y, rows, by, step, K)
         return
     many = SINGLES if P.itemsize == 4 else DOUBLES
     whole = rows - rows % many
@@ -268,7 +268,7 @@ def _pairwise_product(code: Any, parameter: Any, f: Any, X: Any, Y: Any, V: Any,
             for g in range(min(groups, (n - r + GROUP - 1) // GROUP)):
                 sums(code, P, g * d * GROUP, d, Y, c * d, centers, d, 1, f, K)
                 of_sums(code, parameter, f, K[: centers * GROUP], spare)
-                products(K, 0, centers, V, c * outputs, outputs, 1, outputs, part)
+                multiply(K, 0, centers, V, c * outputs, outputs, 1, outputs, part)
                 t = total[g]
                 for i in range(outputs * GROUP):
                     t[i] += part[i]

@@ -79,11 +79,11 @@ class RidgeFactor:
         first, stop = (nbytes_of(rows) // 4 for rows in (place * PANEL, (place + 1) * PANEL))
         return self._room[first:stop].reshape(PANEL // GROUP, -1, GROUP)
 
-    def solved(self, Y: Numbers, *, keep: bool = False) -> Numbers:
+    def solved(self, Y: Numbers) -> Numbers:
         """Return ``K^-1 Y``, float32 (n, c), of right-hand sides Y float32 (n, c).
 
-        What ``L x = Y`` has is kept for the next call to `keep`: where its first rows are the same,
-        the system is solved for the others alone, a half of the work.
+        Where the first rows of Y are those of the last call, ``L x = Y`` is solved for the others
+        alone: a half of the work.
         """
         n, c = Y.shape
         lanes = _lanes(c)
@@ -92,12 +92,11 @@ class RidgeFactor:
         width = min(lanes, GROUP)
         parts = A.reshape(len(A), lanes // width, width)
         A = np.ascontiguousarray(parts.transpose(1, 0, 2))
-        known = self._take_known(Y, A) if keep else 0
+        known = self._take_known(Y, A)
         edges = range(0, self._count, PANEL)
         for at in edges[known * GROUP // PANEL :]:
             loops.cholesky.forward(self._panel(at // PANEL), at, A, max(0, known - at // GROUP))
-        if keep:
-            self._solved_for = Y.copy(), A.copy()
+        self._solved_for = Y.copy(), A.copy()
         for at in reversed(edges):
             loops.cholesky.backward(self._panel(at // PANEL), at, A)
         return A.transpose(1, 0, 2).reshape(self._count, -1)[:n, :c]
@@ -357,8 +356,7 @@ class SolvedPart:
             self._known = targets(last.labels[: self._shared])  # their equations are solved
         new = last.points[len(self._known) :]
         self._known = np.concatenate([self._known, self._done.outputs(new)])
-        left = (targets(last.labels) - self._known).astype(np.float32)
-        A = self._factor.solved(left, keep=True)
+        A = self._factor.solved((targets(last.labels) - self._known).astype(np.float32))
         last.set_coefficients(np.arange(len(last)), A)
         is_full = len(last) == self._size
         if is_full:
