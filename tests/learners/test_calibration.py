@@ -10,7 +10,8 @@ import pytest
 
 from streamk.kernels import Laplacian
 from streamk.learners import EigenPro, OnlineKernelRidge, from_state
-from streamk.learners.common.calibration import Calibration
+from streamk.learners.common.calibration import Calibration, inverse_temperature
+from streamk.losses import softmax
 
 
 def plain(margins: Any, classes: Any, block: int) -> float:
@@ -69,3 +70,41 @@ def test_a_model_of_one_event_opens_again(classes: int) -> None:
         model: Any = make(Laplacian(), classes=[f"c{k}" for k in range(classes)])
         model.learn_one([0.0, 1.0], "c0")
         assert from_state(model.state()).n_events == 1
+
+
+# --- of events held back --------------------------------------------------------------------------
+
+
+def probabilities(F: Any, factor: float) -> Any:
+    """One output f stands for (-f, f)."""
+    return softmax(factor * (np.hstack([-F, F]) if F.shape[1] == 1 else F))
+
+
+def test_the_temperature_is_that_of_least_log_loss() -> None:
+    random = np.random.default_rng(0)
+    F = random.normal(size=(2_000, 3))
+    true = probabilities(F, 1.7)
+    classes = (random.uniform(size=(2_000, 1)) > np.cumsum(true, axis=1)).sum(axis=1)
+
+    def loss(factor: float) -> float:
+        P = probabilities(F, factor)
+        return float(-np.log(P[np.arange(2_000), classes]).mean())
+
+    found = inverse_temperature(F, classes)
+    assert found == pytest.approx(1.7, abs=0.15)
+    assert loss(found) < min(loss(found * 1.05), loss(found / 1.05))
+
+
+def test_events_that_are_all_right_leave_room_for_an_error() -> None:
+    """Of n events, all right by the same margin f, the probability becomes (n + 1) / (n + 2)."""
+    for n, f in ((10, 1.0), (1_000, 0.5)):
+        F, classes = np.full((n, 1), f), np.ones(n)
+        P = probabilities(F, inverse_temperature(F, classes))
+        np.testing.assert_allclose(P[:, 1], (n + 1) / (n + 2))
+
+
+def test_the_temperature_has_limits() -> None:
+    F = np.array([[1e-3], [-1e-3]])
+    assert inverse_temperature(F, np.array([1, 0])) == pytest.approx(100.0)
+    assert inverse_temperature(F, np.array([0, 1])) == pytest.approx(0.01)
+    assert np.array_equal(probabilities(F, 3.0).sum(axis=1), [1.0, 1.0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from streamk.backends.memory import give_back
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.learners.common.calibration import LARGEST, LEAST
+from streamk.learners.common.calibration import inverse_temperature
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
 from streamk.learners.rfm.metric import Columns, Metric
@@ -38,50 +37,6 @@ from streamk.learners.rfm.search import (
 from streamk.learners.rfm.splits import EventMap
 
 Numbers = NDArray[Any]
-
-_STEPS = 60
-"""Of golden sections: the interval's logarithm is then 1e-12 wide."""
-_SHARE = (math.sqrt(5.0) - 1.0) / 2.0
-
-
-def inverse_temperature(F: Numbers, classes: Numbers) -> float:
-    """Return the factor of margins with the least log loss (Guo et al. 2017, section 4.2).
-
-    Labels count as if one event beside the n ones had been of another class (Platt 1999, section
-    2.2): otherwise, where every class is right, no factor would be large enough.
-
-    Margins F (n, outputs) are of events of these classes (n,), as numbers, that were not learned;
-    one output f stands for (-f, f). The factor is from .01 to 100.
-    """
-    every = np.hstack([-F, F]) if F.shape[1] == 1 else F
-    n, count = every.shape
-    own = every[np.arange(n), classes.astype(np.int64)]
-    margins = every - own[:, None]
-    # Mean margin of the class that is meant over the one of the label, 0 but for Platt's event.
-    other: float = margins.sum() / n / (count - 1) / (n + 2)
-
-    def loss(logarithm: float) -> float:
-        """Mean log loss, a convex function of the factor."""
-        Z = math.exp(logarithm) * margins
-        top = Z.max(axis=1)
-        of_sum = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
-        found: float = of_sum.sum() / n - math.exp(logarithm) * other
-        return found
-
-    low, high = math.log(LEAST), math.log(LARGEST)
-    left, right = high - _SHARE * (high - low), low + _SHARE * (high - low)
-    at_left, at_right = loss(left), loss(right)
-    for _ in range(_STEPS):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _SHARE * (high - low)
-            at_left = loss(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _SHARE * (high - low)
-            at_right = loss(right)
-    return math.exp(0.5 * (low + high))
-
 
 _HELD, _MOST_HELD = 0.2, 1_000
 """Part of the events that are held back to compare families and rounds, and at most so many."""
