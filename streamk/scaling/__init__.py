@@ -1,1 +1,1 @@
-"""Running scales of columns and labels: each event is scaled by those before it."""
+"""Scales of columns and labels: running ones, of all events before one, and fixed ones."""

@@ -13,9 +13,10 @@ from reference import naive
 from streamk.errors import InvalidInput
 from streamk.kernels import NTK, Gaussian, Kernel, Laplacian, Matern, PowerExponential
 from streamk.learners.rfm import search
-from streamk.learners.rfm.metric import Columns, Metric, rescaled
+from streamk.learners.rfm.metric import Metric, rescaled
 from streamk.learners.rfm.ridge import SingleRidge
 from streamk.learners.rfm.search import Family, Fold, descended, moved
+from streamk.scaling.fixed import ColumnScale
 
 # --- rounds ---------------------------------------------------------------------------------------
 
@@ -34,7 +35,7 @@ from streamk.learners.rfm.search import Family, Fold, descended, moved
 def test_rounds_are_the_oracles(kernel: Kernel, k: naive.Kernel, diagonal: bool) -> None:
     random = np.random.default_rng(1)
     X = random.normal(size=(24, 3)) * [1.0, 5.0, 0.1]
-    S = Columns.of(X, "standard").scaled(X)
+    S = ColumnScale.of(X, "standard").scaled(X)
     Y = np.column_stack([np.sin(3.0 * S[:, 0]), S[:, 1] ** 2])
     ridges, family = (0.1, 0.3, 0.1), Family("standard", kernel, diagonal)
     metric, targets = family.identity(3), Y - Y.mean(axis=0)
@@ -104,7 +105,7 @@ def test_a_ladder_is_descended_to_where_errors_rise() -> None:
 @pytest.mark.parametrize("scale", ["standard", "ranks"])
 def test_two_events_are_as_far_apart_on_every_scale(scale: str) -> None:
     X = np.random.default_rng(0).lognormal(size=(500, 4)) * [1.0, 1e6, 1e-6, 0.0]
-    S = Columns.of(X, scale).scaled(X)
+    S = ColumnScale.of(X, scale).scaled(X)
     assert np.square(S[:, None] - S).sum(axis=2).mean() == pytest.approx(2.0)
     assert not S[:, 3].any()
 
@@ -112,13 +113,13 @@ def test_two_events_are_as_far_apart_on_every_scale(scale: str) -> None:
 @pytest.mark.parametrize("scale", ["standard", "ranks"])
 def test_missing_values_are_medians(scale: str) -> None:
     X = np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, np.nan], [8.0, np.nan]])
-    columns = Columns.of(X, scale)
+    columns = ColumnScale.of(X, scale)
     assert np.array_equal(columns.scaled(X)[1], columns.scaled(np.array([[3.0, 7.0]]))[0])
 
 
 def test_ranks_do_not_depend_on_the_unit() -> None:
     X = np.random.default_rng(0).normal(size=(3_000, 2))
-    found = [Columns.of(f(X), "ranks").scaled(f(X)) for f in (np.array, np.exp)]
+    found = [ColumnScale.of(f(X), "ranks").scaled(f(X)) for f in (np.array, np.exp)]
     np.testing.assert_allclose(*found, atol=2e-3)  # between knots they are interpolated
 
 

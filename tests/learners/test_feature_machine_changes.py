@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import FeatureMachine, MultiKernel, from_state
+from streamk.learners.common.error_watch import WINDOW, ErrorWatch
 from streamk.learners.rfm import schedule as beginnings
-from streamk.learners.rfm.schedule import WINDOW, ErrorWatch
 from streamk.learners.rfm.solving import Beginning
 
 SMALL: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 256, "task": "regression"}

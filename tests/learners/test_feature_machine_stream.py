@@ -18,12 +18,13 @@ from streamk.kernels import Gaussian, Laplacian, Matern
 from streamk.learners import FeatureMachine, OnlineKernelRidge
 from streamk.learners.common.supervised import Asked
 from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
-from streamk.learners.rfm.metric import Columns, Metric
+from streamk.learners.rfm.metric import Metric
 from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.search import Family
 from streamk.learners.rfm.solving import Beginning, MetricRecipe
 from streamk.learners.rfm.splits import EventMap
+from streamk.scaling.fixed import ColumnScale
 from streamk.state import State
 
 SMALL: dict[str, Any] = {"buffer_size": 128, "reservoir_size": 64, "first": 64, "swap_delay": 40}
@@ -82,7 +83,7 @@ def test_the_metric_is_the_gradients_outer_product() -> None:
     now = snapshot(64)
     made = now.solved(MetricRecipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
     k, found, y = naive.Kernel("gaussian", 1.5), [], now.y - now.y.mean()
-    for points in (Columns.of(now.X, scale).scaled(now.X) for scale in ("standard", "ranks")):
+    for points in (ColumnScale.of(now.X, scale).scaled(now.X) for scale in ("standard", "ranks")):
         K = np.array([[naive.kernel(k, p, q) for q in points] for p in points])
         for power in np.arange(-3.0, 2.0, 0.5):
             A = np.linalg.solve(K + 10.0**power * np.eye(len(points)), y)[:, None]
@@ -240,7 +241,7 @@ def test_maps_grow_and_go_through_their_arrays() -> None:
     X = np.random.default_rng(0).normal(size=(50, 3))
     for scale in ("standard", "ranks"):
         for root in (np.array([1.0, 2.0, 0.5]), np.eye(3) + 0.1):
-            made = EventMap(Columns.of(X, scale), Metric(root))
+            made = EventMap(ColumnScale.of(X, scale), Metric(root))
             again = EventMap.of_arrays(made.arrays(), 3, "this")
             assert np.array_equal(again.points(X), made.points(X))
             wide = again.extended(2)

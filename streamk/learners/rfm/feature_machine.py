@@ -15,6 +15,7 @@ from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel, Laplacian
 from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
+from streamk.learners.common.error_watch import WINDOW
 from streamk.learners.common.merging import merge_by_events
 from streamk.learners.common.options import (
     GIVEN,
@@ -28,7 +29,6 @@ from streamk.learners.renewal import EventBuffer, Replacement
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.schedule import (
     MOST_COMPARED,
-    WINDOW,
     Beginnings,
     Budget,
     search_cost,
@@ -96,7 +96,7 @@ class FeatureMachine(Supervised):
     if its error is at most 2% above the other's; one that takes no more events must be 3% below it.
     If it is late, learning waits, so what is learned depends on the events and their order alone.
 
-    Where its errors rise (`streamk.learners.rfm.schedule`), a function is begun anew of the
+    Where its errors rise (`streamk.learners.common.error_watch`), a function is begun anew of the
     1,536 events since then, and all families are compared for it. If it predicts the next ones
     better than the one in use, it goes on with the events since then alone.
 

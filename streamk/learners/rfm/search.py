@@ -21,8 +21,6 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Kernel, Laplacian, Linear, Matern, PowerExponential
 from streamk.learners.rfm.metric import (
     PRODUCTS,
-    SCALES,
-    Columns,
     Metric,
     check_kernel,
     outer_products,
@@ -30,6 +28,7 @@ from streamk.learners.rfm.metric import (
 )
 from streamk.learners.rfm.ridge import SingleRidge
 from streamk.learners.rfm.splits import Splits, halves
+from streamk.scaling.fixed import SCALES, ColumnScale
 
 Numbers = NDArray[Any]
 
@@ -153,7 +152,7 @@ class Fold:
         cls, X: Numbers, Y: Numbers, train: Numbers, held: Numbers, scale: str, error: Error
     ) -> Fold:
         """Return some of the events X (n, d), NaN where missing, to learn, and others held back."""
-        columns, middle = Columns.of(X[train], scale), Y[train].mean(axis=0)
+        columns, middle = ColumnScale.of(X[train], scale), Y[train].mean(axis=0)
         S, Q = columns.scaled(X[train]), columns.scaled(X[held])
         return cls(S, Q, Y[train] - middle, middle, Y[held], error)
 
@@ -347,7 +346,7 @@ def cross_validated(
     number = int(np.argmin([one.error for one in path]))
     if not np.isfinite(path[number].error):
         raise ValueError("no family has finite errors")
-    S, targets = Columns.of(X, family.scale).scaled(X), Y - Y.mean(axis=0)
+    S, targets = ColumnScale.of(X, family.scale).scaled(X), Y - Y.mean(axis=0)
     metric = family.identity(S.shape[1])
     for one in path[:number]:
         A = SingleRidge(family.kernel, metric.mapped(S), targets).solve(one.ridge)

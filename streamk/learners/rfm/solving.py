@@ -15,7 +15,7 @@ from streamk.kernels import Kernel
 from streamk.learners.common.calibration import inverse_temperature
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
-from streamk.learners.rfm.metric import Columns, Metric
+from streamk.learners.rfm.metric import Metric
 from streamk.learners.rfm.metric_ridge import Solution
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.schedule import FEW_EVENTS, MOST_COMPARED
@@ -35,6 +35,7 @@ from streamk.learners.rfm.search import (
     solved_in_leaves,
 )
 from streamk.learners.rfm.splits import EventMap
+from streamk.scaling.fixed import ColumnScale
 
 Numbers = NDArray[Any]
 
@@ -231,7 +232,7 @@ class Beginning:
             classes=self.classes,
             max_classes=recipe.max_classes,
         )
-        function.map = EventMap(Columns.of(self.X, family.scale), kept.metric)
+        function.map = EventMap(ColumnScale.of(self.X, family.scale), kept.metric)
         solution = Solution(family.kernel, kept.ridge, constant, recipe.errors)
         function.begin(solution, self.X[some], self.y[some])
         if not pays:

@@ -14,7 +14,8 @@ from streamk.backends import ColumnMap, loops
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.kernels import Linear
-from streamk.learners.rfm.metric import Columns, Metric
+from streamk.learners.rfm.metric import Metric
+from streamk.scaling.fixed import ColumnScale
 
 Numbers = NDArray[Any]
 
@@ -31,13 +32,13 @@ _LARGEST = 1e150
 class EventMap:
     """Events to points: columns on a scale, and then in a metric."""
 
-    columns: Columns
+    columns: ColumnScale
     metric: Metric
 
     @classmethod
     def identity(cls, d: int) -> EventMap:
         """Return the map that leaves events of d columns as they are."""
-        return cls(Columns.as_they_are(d), Metric(np.ones(d)))
+        return cls(ColumnScale.as_they_are(d), Metric(np.ones(d)))
 
     def points(self, X: Numbers) -> Numbers:
         """Return the points of finite events X (n, d), float32 (n, d), row by row the same bits."""
@@ -131,7 +132,7 @@ class EventMap:
         knots = tuple(zip(*parts, strict=True)) if ranked else ()
         if any((np.diff(values) <= 0.0).any() for values, _ in knots):
             raise StateError(f"array 'knot_values' of {owner} must ascend in each column")
-        columns = Columns(np.zeros(d), found["means"], found["factors"], knots)
+        columns = ColumnScale(np.zeros(d), found["means"], found["factors"], knots)
         return cls(columns, Metric(found["root"]))
 
 
