@@ -27,9 +27,9 @@ from benchmarks.common import Part
 from benchmarks.rivals import SEED, Contestant
 from benchmarks.river_battery import Outcome, counted, figures_of, losses, paired, run_loop
 from benchmarks.streams import FILES, NUMBERS, RIVERS, STREAMS, Event, Stream, load
+from streamk.backends.banks import BANKS, CONSTANT, Bank
 from streamk.learners import MultiKernel
 from streamk.learners.multi_kernel import expert_pool, upkeep
-from streamk.learners.multi_kernel.tables import BANKS, LEVEL
 
 # --- direct ---------------------------------------------------------------------------------------
 #
@@ -125,7 +125,7 @@ class Without(MultiKernel):
     they give all classes the same probability, and as a number the centre of the labels' scale.
     """
 
-    def __init__(self, bank: str, **options: Any) -> None:
+    def __init__(self, bank: Bank, **options: Any) -> None:
         self._silent = bank
         super().__init__(**options)
 
@@ -140,7 +140,7 @@ class Without(MultiKernel):
 
     def _silence(self) -> None:
         arrays = self._mixture.pool.arrays
-        if self._silent == LEVEL:
+        if self._silent == CONSTANT:
             classes = arrays["LEVEL"].shape[1]
             arrays["LEVEL"][:] = 1.0 / classes if classes > 1 else 0.0
         else:
@@ -166,8 +166,8 @@ LESS = (
         patches=((expert_pool, "ALPHAS", (_NEVER,) * len(expert_pool.ALPHAS)),),
     ),
     *(
-        Variant(f"no {bank}", "experts of this kind say nothing", partial(Without, bank))
-        for bank in (*BANKS, LEVEL)
+        Variant(f"no {bank.name}", "experts of this kind say nothing", partial(Without, bank))
+        for bank in BANKS
     ),
 )
 LESS_LATE = (

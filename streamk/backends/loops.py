@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     )
     from streamk.backends.numba_backend.experts import (
         ahead,
+        binning,
         event,
-        grids,
         mixture,
         reviews,
         slot,
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ahead",
+    "binning",
     "blocks",
     "centers",
     "cholesky",
     "coordinates",
     "event",
     "gradients",
-    "grids",
     "landmarks",
     "learning",
     "leaves",
@@ -55,7 +55,7 @@ __all__ = [
     "two_sample",
 ]
 
-_OF_EXPERTS = ("ahead", "event", "grids", "mixture", "reviews", "slot", "spread")
+_OF_EXPERTS = ("ahead", "binning", "event", "mixture", "reviews", "slot", "spread")
 
 if not TYPE_CHECKING:
 

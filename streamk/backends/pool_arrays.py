@@ -1,4 +1,4 @@
-"""The arrays of a pool of experts: name, dtype, shape and domain of each, said once.
+"""The arrays of a pool of experts: those of all banks, and of the mixing, each said once.
 
 The learners make a pool's arrays by this list, and check those of a state by it; the places in the
 table of the compiled loops follow from it. Nothing here needs numba.
@@ -20,19 +20,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from streamk.backends import NUMBERS, filled
+from streamk.backends.banks import BANKS, RULES, WIDE
 from streamk.declared import FLAGS, Declared, Domain
 
-RULES = 4
-"""Rules that a cell of random binning has room for, side by side."""
-SMOOTHERS = 7
-"""Experts of the window: kernels of two kinds at several sharpnesses."""
-APART, WIDTH = 4, 8
-"""Sums of a class of the smoothers that go on side by side, and numbers in each: one for each
-smoother, and room."""
-LEVEL_RATES = (1.0, 0.2, 0.01)
-"""Of the experts of the constant kernel."""
-BANKS = 5
-"""Banks of experts, which are active or inactive as a whole."""
+OPTIONAL_BANKS = len(BANKS) - 1
+"""Banks that are active or inactive; the constant one, the last, is always active."""
 
 SIZES = (
     *("TASK", "COLUMNS", "FEATURES", "BANDWIDTHS", "OUTPUTS", "CLASSES", "TABLES", "GROUPS"),
@@ -50,12 +42,6 @@ DEFAULT, SQUARED, HUBER, QUANTILE = range(4)
 STAGES = ("FEATURES_OF", "PREDICT", "MIX", "WEIGH", "DESCEND")
 """The stages of an event, of which the compiled loops have the addresses."""
 
-_WIDE = Domain(-1e30, 1e30)
-"""Of coefficients: what follows from them in single precision is finite. Those of real streams are
-some 10^20 times smaller."""
-_SQUARES = Domain(0.0, 1e30)
-_CELLS = Domain(-1e17, 1e17)
-"""Slopes in the factors of tables, which are squared, are up to 20 times as large."""
 _WEIGHTS = Domain(1e-12, 1.001, sum_to_one=True)
 """Of fixed shares, which give a part to each expert: if only inactive experts had weight, the mean
 of the others would be a division of 0 by 0."""
@@ -64,30 +50,10 @@ _INVERSE = Domain(-1e3, 1e3)
 """They do not grow past where they begin, which is at most 0.1."""
 _SHARE_OF_LABELS = Domain(-1e-3, 1.001)
 
-_LINEAR = ("LINEAR_RULES", "OUTPUT_ROOM", ("COLUMNS", 1))
-_LADDER = ("BANDWIDTHS", "LADDER_RULES", "OUTPUT_ROOM", "FEATURES")
-_BETS = ("OUTPUTS", ("COLUMNS", 1))
-_TABLES = ("TABLES", RULES)
 _BY_EXPERT = ("EXPERTS", "OUTPUTS")
 
-LEARNED = (
-    Declared("linear_a", "float32", _LINEAR, _WIDE),
-    Declared("linear_squares", "float32", _LINEAR, _SQUARES),
-    # Of the rule that bets, the last one: stakes, what was won, and the largest slopes.
-    Declared("linear_bets", "float32", _BETS, Domain(-0.51, 0.51)),
-    Declared("linear_gains", "float32", _BETS, Domain(0.0, 1e12)),
-    Declared("linear_largest", "float32", _BETS, Domain(0.0, 1e4)),
-    Declared("ladder_a", "float32", _LADDER, _WIDE),
-    Declared("ladder_squares", "float32", _LADDER, _SQUARES),
-    # For each output the coefficients of the rules, then their sums of squared slopes, then
-    # nothing; a row begins on a cache line.
-    Declared("cells_a", "float32", ("SLOTS", "LINE"), _CELLS),
-    Declared("factors", "float32", _TABLES, Domain(0.01, 8.0)),
-    Declared("spread", "float32", _TABLES, Domain(0.0, 1e38)),
-    Declared("window_z", "float32", ("COLUMNS", "WINDOW"), Domain(-1e4, 1e4)),
-    Declared("window_y", "float32", ("WINDOW",), _WIDE),
-    Declared("newton_a", "float32", ("OUTPUTS", "NEWTON"), Domain(-1e15, 1e15)),
-    Declared("newton_p", "float32", ("NEWTON", "NEWTON"), Domain(-1e12, 1e12)),
+LEARNED: tuple[Declared, ...] = (
+    *(each for bank in BANKS for each in bank.learned),
     Declared("shares", "float64", ("MIXERS_SHARE", "EXPERTS"), _WEIGHTS),
     # Factors on scores, and discounted sums of the second derivatives of losses in them.
     Declared("inverse_temperatures", "float64", ("EXPERTS",), Domain(0.0, 8.0)),
@@ -97,15 +63,14 @@ LEARNED = (
     Declared("last_product", "float64", (("MIXERS", -1),), _PRODUCT),
     Declared("last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
     Declared("mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
-    Declared("active", "bool", (BANKS,), FLAGS),
+    Declared("active", "bool", (OPTIONAL_BANKS,), FLAGS),
     # What the lack of each bank would have cost, what was lost, and of how many events; then by how
     # much more that of each external expert would have cost than it has to.
-    Declared("bank_costs", "float64", (("EXTERNAL", BANKS + 3),), Domain(-1e9, 1e9)),
-    Declared("level", "float32", (len(LEVEL_RATES), "CLASSES"), _WIDE),
+    Declared("bank_costs", "float64", (("EXTERNAL", OPTIONAL_BANKS + 3),), Domain(-1e9, 1e9)),
 )
 """Arrays that learning changes and a state holds, but for `TRACKED`."""
 
-TRACKED = Declared("tracked", "float64", (2, ("EXPERTS", 1)), _WIDE)
+TRACKED = Declared("tracked", "float64", (2, ("EXPERTS", 1)), WIDE)
 """Of quantiles alone: offsets and mean errors, see the loops' `offsets`."""
 PINBALL = Declared("pinball", "bool", ("EXPERTS",), FLAGS)
 """Of quantiles alone: which experts descend the pinball loss."""
@@ -128,29 +93,9 @@ FOLLOWING = (
     Declared("knots", "float64", ("COLUMNS", "LEVELS")),
     Declared("indicator", "bool", ("COLUMNS",)),
     Declared("distance", "float64", (1,)),  # the median one of scaled events
-    Declared("linear_rates", "float64", ("LINEAR_RULES",)),
-    Declared("linear_kinds", "int64", ("LINEAR_RULES",)),
-    Declared("projection", "float32", ("COLUMNS", "FEATURES")),
-    Declared("phases", "float32", ("FEATURES",)),
-    Declared("scales", "float64", ("BANDWIDTHS",)),
-    Declared("ladder_rates", "float64", ("LADDER_RULES",)),
-    Declared("ladder_kinds", "int64", ("LADDER_RULES",)),
-    # Where a group's columns start among the members, which lie as (columns of a table, tables of
-    # the group), and where its tables start; whether these are of all columns.
-    Declared("starts", "int64", (("GROUPS", 1),)),
-    Declared("group", "int64", (("GROUPS", 1),)),
-    Declared("of_all", "bool", ("GROUPS",)),
-    Declared("members_of", "int32", ("MEMBERS",)),
-    Declared("shifts", "float32", ("MEMBERS",)),
-    # Strides of the bins, of a table with a cell for each of them; else random.
-    Declared("multipliers", "int32", ("MEMBERS",)),
-    Declared("bins", "float32", ("TABLES",)),
-    # A table's first cell, and by how many bits a sum is shifted down to the number of a cell.
-    Declared("first", "int32", (("TABLES", 1),)),
-    Declared("down", "int32", ("TABLES",)),
-    Declared("grid_rates", "float32", _TABLES),  # 0 for a rule that is not used
-    Declared("grid_paces", "float32", _TABLES),
+    *(each for bank in BANKS for each in bank.following),
     Declared("banks", "int64", ("EXPERTS",)),  # the bank of each expert
+    Declared("bank_starts", "int64", (len(BANKS) + 1,)),  # the first expert of each bank
     Declared("alphas", "float64", ("MIXERS_SHARE",)),
     Declared("product_rates", "float64", ("MIXERS_PRODUCT",)),
     # The largest inverses; 0 where steps are along the gradient.
@@ -163,16 +108,7 @@ FOLLOWING = (
 ROOM = (
     Declared("z", "float32", (("COLUMNS", 1),)),  # the last one is 1
     Declared("r", "float32", ("COLUMNS",)),
-    Declared("u", "float32", ("FEATURES",)),
-    Declared("phi", "float32", ("BANDWIDTHS", "FEATURES")),
-    Declared("cells", "int32", ("TABLES",)),
-    # Coefficients of the event's cells, if there is one output; outputs, laid out as a cell is.
-    Declared("gathered", "float32", _TABLES),
-    Declared("side", "float32", ("GROUPS", "SIDE_LINE")),
-    Declared("distances", "float32", ("WINDOW",)),
-    Declared("weights", "float32", (2, "WINDOW")),
-    # Of weights and of weights times labels, or by class.
-    Declared("sums", "float32", (APART, "SUMMED", WIDTH)),
+    *(each for bank in BANKS for each in bank.room),
     Declared("f", "float32", _BY_EXPERT),  # outputs of the experts
     Declared("g", "float32", _BY_EXPERT),  # slopes; before, what they are made of
     # Scores of the event in the pool's workspace, of no use where ACTIVE_MASK is 0.
@@ -185,9 +121,8 @@ ROOM = (
     # Probabilities or numbers: of scores, and of scores times factors.
     Declared("probabilities", "float64", _BY_EXPERT),
     Declared("calibrated", "float64", _BY_EXPERT),
-    Declared(
-        "mixer_scores", "float32", (("MIXERS", -1), "OUTPUTS")
-    ),  # scores of all mixers but the last
+    # Scores of all mixers but the last.
+    Declared("mixer_scores", "float32", (("MIXERS", -1), "OUTPUTS")),
     Declared("output_workspace", "float64", ("OUTPUTS",)),
     Declared("expert_workspace", "float64", ("EXPERTS",)),
     Declared("out", "float64", ("OUTPUTS",)),
@@ -203,11 +138,7 @@ OWN_ROOM = (
 """Arrays of pools with external experts: what a forecast writes of the others' mixture."""
 
 LEARNERS_ROOM = (
-    Declared("cell_slopes", "float32", _TABLES),
-    Declared("cell_squares", "float32", _TABLES),
-    Declared("cell_steps", "float32", _TABLES),
-    Declared("taken", "float32", (RULES,)),  # squares of slopes
-    Declared("newton_step", "float32", ("NEWTON",)),
+    *(each for bank in BANKS for each in bank.workspace),
     Declared("slopes", "float64", ("EXPERTS",)),
     Declared("losses", "float64", ("EXPERTS",)),  # exp(-loss / 4) of the experts
     Declared("above", "float64", ("MIXERS",)),  # exp(-loss / 4) of the mixers

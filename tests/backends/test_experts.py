@@ -12,6 +12,7 @@ from numba.core.registry import CPUDispatcher
 from reference import naive
 
 from streamk.backends import BINARY, CLASSES, NUMBERS, pool_arrays
+from streamk.backends.banks import ADAGRAD, APART, NORMALIZED, RULES, WIDTH
 from streamk.backends.numba_backend import experts
 from streamk.backends.numba_backend.experts import reviews
 from streamk.learners.multi_kernel.upkeep import ALARM, TRIAL
@@ -39,8 +40,12 @@ def called(function):
     return call
 
 
-banks, expert_predictions, grids, spread, two_stage, window = map(
-    Called, ("banks", "expert_predictions", "grids", "spread", "two_stage", "window")
+binning, expert_predictions, gaussian, linear, newton, spread, two_stage, window = map(
+    Called,
+    (
+        *("binning", "expert_predictions", "gaussian", "linear"),
+        *("newton", "spread", "two_stage", "window"),
+    ),
 )
 
 TASKS = {"binary": BINARY, "classes": CLASSES, "numbers": NUMBERS}
@@ -73,13 +78,13 @@ def test_step_rules(outputs):
     A = np.zeros((2, outputs, d), np.float32)
     squares, F = np.zeros_like(A), np.zeros((2, outputs), np.float32)
     a, s = A.astype(float), squares.astype(float)
-    numbers = np.array([banks.ADAGRAD, banks.NORMALIZED])
+    numbers = np.array([ADAGRAD, NORMALIZED])
     for _ in range(50):
         phi, G = single(rng, d), single(rng, 2, outputs)
         G[0, 0] = 0.0
-        banks.forecast_linear(phi, A, F)
+        linear.forecast_linear(phi, A, F)
         close(F, a @ phi, 1e-4)
-        banks.update_linear(phi, A, squares, np.array(rates), numbers, G)
+        linear.update_linear(phi, A, squares, np.array(rates), numbers, G)
         for rule, kind in enumerate(kinds):
             for k in range(outputs):
                 if G[rule, k]:
@@ -108,7 +113,7 @@ def test_coefficients_that_bet(outputs, dtype):
             arrays[0] *= dtype(0.5)
             for bettor in (one for row in bettors for one in row):
                 bettor.elsewhere -= 0.5 * (bettor.elsewhere + bettor.part * (1.0 + bettor.gain))
-        banks.update_bets(phi, *arrays, wealth, G)
+        linear.update_bets(phi, *arrays, wealth, G)
         for k in range(outputs):
             for i in range(d):
                 bettors[k][i].learn(float(G[k]), float(phi[i]))
@@ -124,11 +129,11 @@ def test_slopes_that_never_turn_leave_bets_finite(size):
     arrays = betting(2, 1, np.float32)
     phi, g = np.array([size, 1.0], np.float32), np.array([-3.0], np.float32)
     for _ in range(2000):
-        banks.update_bets(phi, *arrays, 1.0, g)
+        linear.update_bets(phi, *arrays, 1.0, g)
     assert all(np.isfinite(array).all() for array in arrays)
     assert (arrays[0] @ phi > 1e6).all()
     for _ in range(100):  # and once they turn, the prediction does too
-        banks.update_bets(phi, *arrays, 1.0, -g)
+        linear.update_bets(phi, *arrays, 1.0, -g)
     assert (arrays[0] @ phi < 0).all()
 
 
@@ -137,7 +142,7 @@ def test_bets_outlast_slopes_that_single_precision_hardly_holds():
     A, squares, bets, gains, largest = np.zeros((5, 1, 2), np.float32)
     for size in (1e-39, -1e-39, 9.0, -9.0, 9.0):
         G[0] = size
-        banks.update_bets(phi, A, squares, bets, gains, largest, 1.0, G)
+        linear.update_bets(phi, A, squares, bets, gains, largest, 1.0, G)
         for array in (A, squares, bets, gains, largest):
             assert np.isfinite(array).all()
     assert largest[0, 1] == 9.0
@@ -149,8 +154,8 @@ def test_the_ladder_takes_one_projection_to_many_bandwidths():
     z[2] = 0.0
     u, scales = np.empty(48, np.float32), np.array([0.25, 1.0, 4.0])
     phi = np.empty((3, 48), np.float32)
-    banks.project(z, W, u)
-    banks.cosines(u, b, scales, phi)
+    gaussian.project(z, W, u)
+    gaussian.cosines(u, b, scales, phi)
     close(u, z.astype(float) @ W)
     close(phi, np.cos(2 * np.pi * (scales[:, None] * u.astype(float) + b)), 3e-5)
 
@@ -171,12 +176,12 @@ def test_cells_are_counted_or_hashed(of_all):
     for _ in range(50):
         r = np.where(rng.uniform(size=5) < 0.2, -1.0, rng.uniform(size=5) * 0.999)
         r, found = r.astype(np.float32), np.empty(48, np.int32)
-        grids.locate(r, columns, shifts, factors, bins, found)
+        binning.locate(r, columns, shifts, factors, bins, found)
         if of_all:
             same = np.empty_like(found)
-            grids.locate_all(r, shifts, factors, bins, same)
+            binning.locate_all(r, shifts, factors, bins, same)
             assert (same == found).all()
-        grids.number_cells(found, first, down)
+        binning.number_cells(found, first, down)
         for t, cell in enumerate(found.tolist()):
             places = naive.bins_of(r[columns[:, t]], shifts[:, t], int(bins[t]))
             if down[t]:
@@ -187,7 +192,7 @@ def test_cells_are_counted_or_hashed(of_all):
 
 
 def grid_arrays(tables, slots, outputs, rates, paces):
-    shape = (tables, pool_arrays.RULES)
+    shape = (tables, RULES)
     full = [np.zeros(shape, np.float32) for _ in range(2)]
     for array, values in zip(full, (rates, paces), strict=True):
         array[:, : len(values)] = values
@@ -202,32 +207,32 @@ def test_grids_learn_cells_and_factors(outputs):
     A, rate, pace, factors, spread = grid_arrays(tables, slots, outputs, rates, paces)
     oracles = [naive.Grids(tables, outputs, *v) for v in zip(rates, paces, strict=True)]
     found, slopes, squares, steps = (np.zeros_like(factors) for _ in range(4))
-    taken = np.zeros(pool_arrays.RULES, np.float32)
-    side, q = np.zeros(A.shape[1], np.float32), pool_arrays.RULES
+    taken = np.zeros(RULES, np.float32)
+    side, q = np.zeros(A.shape[1], np.float32), RULES
     for _ in range(120):
         own = rng.integers(0, slots, size=tables)
         cells = (own + slots * np.arange(tables)).astype(np.int32)
         if outputs == 1:
-            grids.gather(cells, A, 0, found)
-            grids.forecast_one(factors, found, side)
+            binning.gather(cells, A, 0, found)
+            binning.sum_one(factors, found, side)
         else:
-            grids.forecast(cells, factors, A, side)
+            binning.sum_all(cells, factors, A, side)
         F = side[: q * outputs].reshape(outputs, q).T[:3]
         close(F, [o.forecast(own) for o in oracles], 1e-3)
         G = single(rng, 3, outputs)
-        grids.lay(G, side)
-        grids.gather(cells, A, q * outputs, squares)
-        grids.take_in(G, taken, squares)
+        binning.lay(G, side)
+        binning.gather(cells, A, q * outputs, squares)
+        binning.take_in(G, taken, squares)
         if outputs == 1:
-            grids.slopes_one(found, side, slopes)
+            binning.slopes_one(found, side, slopes)
         else:
-            grids.slopes(cells, A, side, slopes)
+            binning.slopes(cells, A, side, slopes)
         flat = (v.ravel() for v in (rate, pace, slopes, squares, factors, spread, steps))
-        grids.learn(*flat)
+        binning.move(*flat)
         if outputs == 1:
-            grids.descend_one(cells, steps, squares, side, A)
+            binning.step_one(cells, steps, squares, side, A)
         else:
-            grids.descend(cells, steps, squares, side, A, q * outputs)
+            binning.step_all(cells, steps, squares, side, A, q * outputs)
         for oracle, g in zip(oracles, G, strict=True):
             oracle.learn(own, g.astype(float))
     close(factors[:, :3].T, [o.factors for o in oracles], 1e-3)
@@ -247,7 +252,7 @@ def test_smoothers_weigh_the_events_of_the_window(d):
     close(D, expected)
     weights = np.array(naive.smoother_weights(D, 1.5))
     labels = rng.integers(0, classes, size=n + 5).astype(np.float32)
-    sums = np.empty((pool_arrays.APART, classes, pool_arrays.WIDTH), np.float32)
+    sums = np.empty((APART, classes, WIDTH), np.float32)
     window.totals(D, labels, 1.5, sums[0])
     close(sums[0, :2, :7], [weights.sum(axis=1), weights @ labels[:n]], 1e-4)
     window.by_class(D, labels, 1.5, W, sums)
@@ -270,9 +275,9 @@ def test_second_order_steps_are_least_squares(outputs):
     P, A, step = np.eye(p, dtype=np.float32), np.zeros((outputs, p), np.float32), single(rng, p)
     for phi, y in zip(X, Y, strict=True):
         before = A @ phi
-        banks.newton_gain(phi, P, np.float32(forget), step)
+        newton.newton_gain(phi, P, np.float32(forget), step)
         for k in range(outputs):
-            banks.update_newton(step, A, k, y[k] - before[k])
+            newton.update_newton(step, A, k, y[k] - before[k])
     for k in range(outputs):
         close(A[k], naive.least_squares(X, Y[:, k], forget), 2e-3)
     np.testing.assert_allclose(P, P.T, atol=1e-5)
@@ -512,7 +517,7 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
         if damaged and n % 2_500 == 2_499:
             P[...], small[...] = -P, -small
         two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
-        banks.newton_gain(g.astype(np.float32), small, np.float32(0.999), step)
+        newton.newton_gain(g.astype(np.float32), small, np.float32(0.999), step)
         assert np.isfinite(w).all()
         assert np.isfinite(step).all()
     for matrix, most in ((P, 0.1 * 12), (small, 100.0 * 12)):
@@ -529,7 +534,7 @@ def test_inverses_stay_symmetric(n: int) -> None:
     small, step = np.eye(n, dtype=np.float32), np.zeros(n, np.float32)
     for g in rng.normal(size=(5_000, n)):
         two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
-        banks.newton_gain(g.astype(np.float32), small, np.float32(0.999), step)
+        newton.newton_gain(g.astype(np.float32), small, np.float32(0.999), step)
     np.testing.assert_array_equal(P, P.T)
     np.testing.assert_array_equal(small, small.T)
 
@@ -541,21 +546,29 @@ def test_disagreement_takes_a_sleeper_at_the_center():
     assert spread.disagreement(L, w) == pytest.approx(expected)
 
 
+def test_places_of_the_table_are_those_of_the_names():
+    from streamk.backends.numba_backend.experts import slot
+
+    own = {name: place for name, place in vars(slot).items() if isinstance(place, int)}
+    assert own.pop("SIZE") == len(slot.PLACES)
+    assert own == {name: slot.PLACES[name] for name in own}
+    assert set(own) == {*pool_arrays.SIZES, *pool_arrays.COUNTERS, *pool_arrays.STAGES}
+
+
 def test_the_loops_find_arrays_as_they_are_declared():
-    from streamk.backends.numba_backend.experts import view
+    from streamk.backends.numba_backend.experts.view import array_of
     from streamk.learners.multi_kernel.expert_pool import ExpertPool
+
+    names = ("linear_a", "active", "mixer_scores", "sums", "starts", "group")
+    linear_a, active_banks, mixer_scores, sums_of, starts_of, group = map(array_of, names)
 
     @njit(error_model="numpy")
     def found(table):
-        view.linear_a(table)[0, 0, -1] = 3.0
-        view.active(table)[1] = False
-        view.mixer_scores(table)[-1, -1] = 5.0
-        lengths = view.linear_a(table).shape, view.mixer_scores(table).shape, view.sums(table).shape
-        return lengths, (
-            view.starts(table).shape,
-            view.active(table).shape,
-            view.group(table)[-1],
-        )
+        linear_a(table)[0, 0, -1] = 3.0
+        active_banks(table)[1] = False
+        mixer_scores(table)[-1, -1] = 5.0
+        lengths = linear_a(table).shape, mixer_scores(table).shape, sums_of(table).shape
+        return lengths, (starts_of(table).shape, active_banks(table).shape, group(table)[-1])
 
     keys = np.arange(3, dtype=np.uint64)
     pool = ExpertPool(keys, task=CLASSES, classes=5, seed=1, capacity=4, class_room=8)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from state_kit import assert_same
 
 from streamk.backends import CLASSES
+from streamk.backends.banks import BANKS, WINDOW
 from streamk.learners import MultiKernel
 from streamk.learners.multi_kernel import tables
 from streamk.learners.multi_kernel.joining import InScale, lines, rescale
 from streamk.learners.multi_kernel.pool_growth import successor
-from streamk.learners.multi_kernel.tables import BANKS, WINDOW
 
 # --- classes --------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ from multi_kernel_kit import assert_sound, learned, make, pool_alone, stream
 from numpy.typing import NDArray
 
 from streamk.adapters.river import KernelRegressor
+from streamk.backends.banks import BANKS, BINNING
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import MultiKernel
-from streamk.learners.multi_kernel import tables
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.losses import Loss
 from streamk.losses import loss as loss_of
@@ -182,8 +182,8 @@ def test_offsets_rest_while_a_bank_sleeps() -> None:
     model = learned("numbers", 300, loss="quantile")
     model.decision_many(X[300:])
     arrays = model._mixture.pool.arrays
-    arrays["ACTIVE"][tables.BANKS.index(tables.GRIDS)] = False
-    asleep = arrays["BANKS"] == tables.BANKS.index(tables.GRIDS)
+    arrays["ACTIVE"][BANKS.index(BINNING)] = False
+    asleep = arrays["BANKS"] == BANKS.index(BINNING)
     before = arrays["TRACKED"][:, :-1][:, asleep].copy()
     model.learn_many(X[300:319], y[300:319])
     np.testing.assert_array_equal(arrays["TRACKED"][:, :-1][:, asleep], before)

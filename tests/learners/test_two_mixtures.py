@@ -16,7 +16,7 @@ from reference.naive import Evidence
 from streamk.kernels import Gaussian
 from streamk.learners import MultiKernel, OnlineNystrom
 from streamk.learners.multi_kernel.mixture import PendingPredictions
-from streamk.learners.multi_kernel.tables import ALPHAS, BANKS, GRADIENT_RATE
+from streamk.learners.multi_kernel.tables import ALPHAS, GRADIENT_RATE
 from streamk.losses import loss
 
 WEIGHTS = ("SHARES", "PRODUCTS", "INVERSES", "LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS")
@@ -256,10 +256,8 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str) -> None:
     rng, waiting = np.random.default_rng(0), deque[tuple[int, Any, Any]]()
     active = model._mixture.pool.arrays["ACTIVE"]
     for i in range(130, 250):  # in which the scales stay as they are
-        active[1:] = rng.random(len(BANKS) - 1) < 0.5
-        flags = np.array(
-            [active[BANKS.index(b)] if b in BANKS else True for b in model._mixture.pool.banks]
-        )
+        active[1:] = rng.random(len(active) - 1) < 0.5
+        flags = np.append(active, True)[model._mixture.pool.arrays["BANKS"]]  # and the constant one
         said = opinions_of(model, X[i]).astype(float)
         if kind == "numbers":
             said = said / model._labels.inverse + model._labels.center
@@ -268,7 +266,7 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str) -> None:
         if len(waiting) <= 40:
             continue
         n, said, flags = waiting.popleft()
-        active[1:] = rng.random(len(BANKS) - 1) < 0.5
+        active[1:] = rng.random(len(active) - 1) < 0.5
         before = model.state().arrays
         louder = as_sure(kind, model, said, before["pool.inverse_temperatures"])
         shares = [

@@ -133,15 +133,15 @@ def test_a_kernel_is_added_and_taken_away(copy: Path) -> None:
         python(copy, same)
 
 
-def test_an_expert_is_added_and_taken_away(copy: Path) -> None:
+def test_an_expert_and_a_kind_of_experts_are_added_and_taken_away(copy: Path) -> None:
     code = (
         "from streamk.learners import MultiKernel;"
         "model = MultiKernel(); model.learn_many([[0.0], [1.0]] * 40, ['a', 'b'] * 40);"
         "print(model._mixture.pool.sizes['EXPERTS'], model.predict_one([1.0]))"
     )
     experts, label = python(copy, code).split()
-    with patched("expert.patch", copy):
-        assert python(copy, code).split() == [str(int(experts) + 1), label]
+    with patched("expert.patch", copy), patched("bank.patch", copy):
+        assert python(copy, code).split() == [str(int(experts) + 2), label]
 
 
 def test_a_connector_is_added_and_taken_away(copy: Path) -> None:

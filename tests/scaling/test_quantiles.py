@@ -8,7 +8,7 @@ from numba import njit
 from reference import naive
 from state_kit import assert_same, reopened
 
-from streamk.backends.numba_backend.experts.banks import rank_row
+from streamk.backends.numba_backend.experts.columns import rank_row
 from streamk.errors import StateError
 from streamk.scaling.quantiles import KNOTS, Reservoir, RunningQuantiles
 from streamk.scaling.running import RunningScale

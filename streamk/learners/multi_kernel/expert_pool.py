@@ -19,23 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.backends import BINARY, CHUNK, CLASSES, LINE, Law, loops, pool_arrays
+from streamk.backends import BINARY, CHUNK, CLASSES, LINE, Law, banks, loops, pool_arrays
+from streamk.backends.banks import ADAGRAD, BANKS, BINNING, GAUSSIAN, LINEAR, WINDOW
+from streamk.backends.pool_arrays import OPTIONAL_BANKS
 from streamk.learners.multi_kernel import tables
 from streamk.learners.multi_kernel import tables as cells
 from streamk.learners.multi_kernel.tables import (
-    ADAGRAD,
     ALPHAS,
-    BANKS,
     FEATURES,
     GRADIENT_RATE,
-    GRID_RULES,
-    LADDER_RULES,
-    LINEAR_RULES,
     NEWTON_FORGETS,
     NEWTON_STARTS,
     SHARPNESS,
-    WINDOW,
-    banks_of,
     cells_of,
     sizes_of,
 )
@@ -152,9 +147,9 @@ class PoolTable:
     def _point(self) -> None:
         at = loops.slot
         for name, size in self.sizes.items():
-            self._table[getattr(at, name)] = size
+            self._table[at.PLACES[name]] = size
         for name, array in self.arrays.items():
-            self._table[getattr(at, name)] = array.ctypes.data
+            self._table[at.PLACES[name]] = array.ctypes.data
 
     @cached_property
     def table(self) -> NDArray[np.int64]:
@@ -202,7 +197,7 @@ class Workspace:
         self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in there})
         self._arrays["ONES"][:] = 1.0
         at = loops.slot
-        self._at = np.array([getattr(at, name) for name in self._arrays])
+        self._at = np.array([at.PLACES[name] for name in self._arrays])
         self._addresses = np.array([array.ctypes.data for array in self._arrays.values()])
 
     def table_of(self, pool: PoolTable) -> NDArray[np.int64]:
@@ -291,11 +286,12 @@ class ExpertPool(PoolTable):
     def _begin_experts(self) -> None:
         a, classes = self.arrays, self.sizes["CLASSES"]
         a["INVERSE"][:] = a["DISTANCE"][:] = 1.0
-        rates = {"LINEAR": (LINEAR_RULES, len(self.keys) + 1), "LADDER": (LADDER_RULES, FEATURES)}
-        for bank, (rules, features) in rates.items():
-            a[f"{bank}_KINDS"][:] = [kind for kind, _ in rules]
-            a[f"{bank}_RATES"][:] = self._paced(rules, features)
-        paced = [(self._pace * rate, pace) for rate, pace in GRID_RULES]
+        a["LINEAR_KINDS"][:], a["LADDER_KINDS"][:] = (
+            [kind for kind, _ in bank.rules] for bank in (LINEAR, GAUSSIAN)
+        )
+        a["LINEAR_RATES"][:] = self._paced(LINEAR, len(self.keys) + 1)
+        a["LADDER_RATES"][:] = self._paced(GAUSSIAN, FEATURES)
+        paced = [(self._pace * rate, pace) for rate, pace in BINNING.rules]
         cells.begin(a, self.cells_of, self.most_cells, paced)
         a.update(
             cells.addressing_arrays(self.members, self.cells_of, self.most_cells, len(self.keys))
@@ -308,6 +304,7 @@ class ExpertPool(PoolTable):
         first: dict[str, Any] = {
             "ACTIVE": True,
             "BANKS": self._bank_numbers,
+            "BANK_STARTS": np.cumsum([0, *(bank.experts(self.sizes) for bank in BANKS)]),
             "ACTIVE_MASK": 1.0,
             "ONES": 1.0,
             "ALPHAS": ALPHAS,
@@ -338,10 +335,10 @@ class ExpertPool(PoolTable):
             P[...] = np.eye(len(P)) * start
         last[...] = np.eye(len(last)) * loops.mixture.LAST_START
 
-    def _paced(self, rules: tuple[tuple[int, float], ...], features: int) -> NDArray[np.float64]:
-        """Return the rates of step rules on so many features."""
+    def _paced(self, bank: banks.Bank, features: int) -> NDArray[np.float64]:
+        """Return the rates of a bank's step rules on so many features."""
         return self._pace * np.array(
-            [rate / math.sqrt(features) if kind == ADAGRAD else rate for kind, rate in rules]
+            [rate / math.sqrt(features) if kind == ADAGRAD else rate for kind, rate in bank.rules]
         )
 
     @property
@@ -371,17 +368,17 @@ class ExpertPool(PoolTable):
     @property
     def _pinball(self) -> list[bool]:
         """True for experts that descend the pinball loss: by the first step rule of each kind."""
-        firsts = [
-            *(rule == 0 for rule in range(len(LINEAR_RULES))),
-            *(rule == 0 for _ in SHARPNESS for rule in range(len(LADDER_RULES))),
-            *(rule == 0 for _ in tables.GROUPS for rule in range(len(GRID_RULES))),
-        ]
-        return firsts + [False] * (self.experts - len(firsts))
+        return [
+            place % len(bank.rules) == 0 if bank.rules else False
+            for bank in BANKS
+            for place in range(bank.experts(self.sizes))
+        ] + [False] * len(self.external_experts)
 
     @property
     def banks(self) -> tuple[str, ...]:
         """The bank of each expert."""
-        return (*banks_of(self.sizes["NEWTON"]), *self.external_experts)
+        own = (BANKS[place].name for place in banks.banks_of(self.sizes))
+        return (*own, *self.external_experts)
 
     @property
     def learned_names(self) -> tuple[str, ...]:
@@ -391,9 +388,8 @@ class ExpertPool(PoolTable):
     @property
     def _bank_numbers(self) -> list[int]:
         """The number of each expert's bank; external experts have one each, after all others."""
-        own = self.banks[: self.experts - len(self.external_experts)]
-        numbers = [BANKS.index(bank) if bank in BANKS else len(BANKS) for bank in own]
-        return numbers + [len(BANKS) + 1 + place for place in range(len(self.external_experts))]
+        external = range(len(self.external_experts))
+        return banks.banks_of(self.sizes) + [len(BANKS) + place for place in external]
 
     @property
     def has_losses(self) -> bool:
@@ -411,7 +407,10 @@ class ExpertPool(PoolTable):
             than the sum of what a product's loss would have been more without it, less that part.
             Sums are 0 from now on.
         """
-        sums, evidence = self.arrays["BANK_COSTS"][len(BANKS) + 3 :], self.arrays["EVIDENCE"][3:]
+        sums, evidence = (
+            self.arrays["BANK_COSTS"][OPTIONAL_BANKS + 3 :],
+            self.arrays["EVIDENCE"][3:],
+        )
         spared, fewer, apart = evidence.tolist()
         spared /= loops.mixture.SELDOM  # as the others, which are of fewer events
         # The rule of the loops' `choose_mixture`.
@@ -459,7 +458,7 @@ class ExpertPool(PoolTable):
         known, self.keys = len(self.keys), every
         self._project(known)
         a = self.arrays
-        a["LINEAR_RATES"][...] = self._paced(LINEAR_RULES, len(every) + 1)
+        a["LINEAR_RATES"][...] = self._paced(LINEAR, len(every) + 1)
         self._assign_columns(found)
         for table in changed:  # its cells mean something else now
             a["CELLS_A"][slice(*a["FIRST"][table : table + 2])] = 0.0
@@ -476,19 +475,20 @@ class ExpertPool(PoolTable):
 
     def shift_labels(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        for name in ("LINEAR_A", "LADDER_A", "NEWTON_A", "WINDOW_Y", "LEVEL"):
-            self.arrays[name] *= np.float32(factor)
-        if "TRACKED" in self.arrays:
-            self.arrays["TRACKED"] *= factor
-        coefficients = cells.coefficients(self.arrays, self.outputs)
-        coefficients *= np.float32(factor)
-        wealth = (self.arrays["LINEAR_GAINS"] + np.float32(1.0)) * np.float32(factor)
-        self.arrays["LINEAR_GAINS"][...] = np.maximum(wealth - np.float32(1.0), 0.0)
-        self.arrays["LEVEL"] += np.float32(shift)
-        self.arrays["WINDOW_Y"] += np.float32(shift)
-        self.arrays["LINEAR_A"][..., -1] += np.float32(shift)
-        if self.sizes["NEWTON"]:
-            self.arrays["NEWTON_A"][..., -1] += np.float32(shift)
+        a, by, more = self.arrays, np.float32(factor), np.float32(shift)
+        for each in (each for bank in BANKS for each in bank.learned if each.unit):
+            array = a[each.name.upper()]
+            array *= by
+            if each.unit == "value":
+                array += more
+            elif each.unit == "affine":
+                array[..., -1:] += more
+        if "TRACKED" in a:
+            a["TRACKED"] *= factor
+        coefficients = cells.coefficients(a, self.outputs)
+        coefficients *= by
+        wealth = (a["LINEAR_GAINS"] + np.float32(1.0)) * by
+        a["LINEAR_GAINS"][...] = np.maximum(wealth - np.float32(1.0), 0.0)
 
     def restart(self) -> None:
         """Begin anew in part, where what was learned has stopped to hold.
@@ -502,7 +502,7 @@ class ExpertPool(PoolTable):
             squares *= np.float32(_RESTART)
             for array in (a[f"{bank}_A"], squares):
                 np.moveaxis(array, axis, 0)[0] = 0.0
-        cells.restart(a, self.output_room, len(GRID_RULES) - 1, _RESTART)
+        cells.restart(a, self.output_room, len(BINNING.rules) - 1, _RESTART)
         for mixture in self._mixtures:
             self._begin_inverses(mixture)
             a[f"{mixture}MIXER_WEIGHTS"][:] = 1.0 / self.sizes["MIXERS"]
@@ -547,14 +547,14 @@ class ExpertPool(PoolTable):
         active |= other.arrays["ACTIVE"]
         # The mean costs of an event stay, but loops count whole events. What external experts were
         # worth is of other events, those since `external_gains`.
-        costs = self.arrays["BANK_COSTS"][: len(BANKS) + 3]
+        costs = self.arrays["BANK_COSTS"][: OPTIONAL_BANKS + 3]
         place = loops.mixture.EVENTS
         costs *= round(costs[place]) / costs[place] if costs[place] else 0.0
         costs[place] = round(costs[place])
 
     def contributions(self) -> dict[str, float]:
         """Return the part of each bank in the last forecast, summing to 1."""
-        a, banks = self.arrays, np.array(self.banks)
+        a, kinds = self.arrays, np.array(self.banks)
         on = a["ACTIVE_MASK"]
         F = np.where(on[:, None] > 0.0, a["F"].astype(np.float64), 0.0)
         sizes = np.abs(F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)).sum(axis=1)
@@ -569,7 +569,7 @@ class ExpertPool(PoolTable):
         last, top = np.abs(of["LAST_PRODUCT"]), a[f"{mixture}MIXER_WEIGHTS"]
         parts = (top[:-1] + top[-1] * last / (last.sum() or 1.0)) @ parts
         parts = np.pad(parts, (0, self.experts - mixed))
-        return {bank: float(parts[banks == bank].sum()) for bank in dict.fromkeys(self.banks)}
+        return {bank: float(parts[kinds == bank].sum()) for bank in dict.fromkeys(self.banks)}
 
     # State
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import BINARY, CLASSES, NUMBERS, pool_arrays
+from streamk.backends.banks import BANKS, COEFFICIENT, RULES, UNSIGNED
 from streamk.declared import NON_NEGATIVE, Domain, count, taken, within
 from streamk.errors import StateError
 from streamk.learners.multi_kernel import tables
@@ -33,11 +34,6 @@ _ROUNDED = 0.01
 has left grow."""
 _FEW = 16
 """Classes up to which there is room for no more than there are: it would cost time."""
-
-
-_COEFFICIENTS, _PARTS, _SIZES = (-0.5, 0.5), (-1.0, 1.0), (1.0, 1.0)
-"""Factors from a logit's number to those of two outputs: of a coefficient, of a number with a sign
-but no unit, of one without a sign."""
 
 
 def room_for(classes: int, room: int) -> int:
@@ -154,26 +150,26 @@ def _inherit_level(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
 def _inherit_coefficients(
     new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]
 ) -> None:
-    """Take over the models on dense features."""
-    rows = np.append(columns, -1)  # the constant comes last
-    theirs = np.append(np.arange(len(columns)), -1)
-    for name, axis in (("LINEAR", 1), ("LADDER", 2), ("NEWTON", 0)):
-        A = _outputs(old.used(f"{name}_A"), axis, old, new, order)
-        if name == "LINEAR":
-            new.used("LINEAR_A")[:, :, rows] = A[:, :, theirs]
-        elif name == "LADDER":
-            new.used("LADDER_A")[...] = A
-        elif new.sizes["NEWTON"] and old.sizes["NEWTON"]:
-            new.arrays["NEWTON_A"][:, rows] = A[:, theirs]
-            P = new.arrays["NEWTON_P"]
-            P[np.ix_(rows, rows)] = old.arrays["NEWTON_P"][np.ix_(theirs, theirs)]
-    squares = _outputs(old.used("LINEAR_SQUARES"), 1, old, new, order, both=_SIZES)
-    new.used("LINEAR_SQUARES")[:, :, rows] = squares[:, :, theirs]
-    squares = _outputs(old.used("LADDER_SQUARES"), 2, old, new, order, both=_SIZES)
-    new.used("LADDER_SQUARES")[...] = squares
-    for name, both in (("BETS", _PARTS), ("GAINS", _SIZES), ("LARGEST", _SIZES)):
-        found = _outputs(old.arrays[f"LINEAR_{name}"], 0, old, new, order, both=both)
-        new.arrays[f"LINEAR_{name}"][:, rows] = found[:, theirs]
+    """Take over what experts know of columns and outputs, see `streamk.backends.banks.Learned`."""
+    known = np.arange(len(columns))
+    with_one = np.append(columns, -1), np.append(known, -1)  # the constant comes last
+    of_columns: dict[Any, Any] = {
+        "COLUMNS": (columns, known),
+        ("COLUMNS", 1): with_one,
+        "NEWTON": with_one,
+    }
+    for each in (each for bank in BANKS for each in bank.learned):
+        here, found = (pool.used(each.name.upper()) for pool in (new, old))
+        if each.split is None or not here.size or not found.size:  # one may be without Newton's
+            continue
+        to: list[Any] = []
+        for axis, length in enumerate(each.shape):
+            if length in ("OUTPUTS", "OUTPUT_ROOM"):
+                found = _outputs(found, axis, old, new, order, both=each.split)
+            rows, theirs = of_columns.get(length, 2 * (np.arange(found.shape[axis]),))
+            found = found.take(theirs, axis)
+            to.append(rows)
+        here[np.ix_(*to)] = found
 
 
 def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
@@ -268,7 +264,7 @@ def _outputs(
     new: ExpertPool,
     order: list[int],
     *,
-    both: tuple[float, float] = _COEFFICIENTS,
+    both: tuple[float, float] = COEFFICIENT,
 ) -> NDArray[Any]:
     """Return coefficients of the outputs of another pool; a new class gets zeros.
 
@@ -278,7 +274,7 @@ def _outputs(
     if new.task == NUMBERS or (new.task == BINARY and order[:2] == [0, 1]):
         return there
     if new.task == BINARY:  # the other way round
-        return there if both == _SIZES else -there
+        return there if both == UNSIGNED else -there
     if old.task == BINARY:
         there = np.concatenate([there * there.dtype.type(part) for part in both], axis=axis)
     shape = list(there.shape)
@@ -403,7 +399,7 @@ def _is_pair(value: Any) -> bool:
 
 def _check_together(arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> None:
     """Raise StateError unless values are such as belong together."""
-    rules, outputs = pool_arrays.RULES, sizes["OUTPUTS"]
+    rules, outputs = RULES, sizes["OUTPUTS"]
     squares = arrays["cells_a"][:, rules * outputs : rules * (outputs + 1)]
     within(squares, NON_NEGATIVE, "cells_a", OWNER)
     if "tracked" in arrays:

@@ -1,4 +1,4 @@
-"""Kinds and sizes of a pool's experts, and what each table of random binning looks at."""
+"""Sizes of a pool, and what each table of random binning looks at."""
 
 from __future__ import annotations
 
@@ -10,30 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CLASSES, NUMBERS, loops, pool_arrays
+from streamk.backends import CLASSES, NUMBERS, banks, loops, pool_arrays
 from streamk.backends.pool_arrays import DEFAULT, HUBER, QUANTILE, SQUARED, line
 from streamk.errors import InvalidInput
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
 from streamk.scaling.quantiles import KNOTS
 
-LINEAR, LADDER, GRIDS, WINDOW, NEWTON = "linear", "gaussian", "binning", "window", "newton"
-LEVEL = "constant"
-BANKS = (LINEAR, LADDER, GRIDS, WINDOW, NEWTON)
-"""Experts of one kind, in the order of their scores; after them come those of the constant kernel,
-which are always active."""
-
 FEATURES = 256
 """Random features of the Gaussian kernels."""
 SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Median distance over bandwidth, over the root of 2."""
-ADAGRAD, NORMALIZED, BETTING = 0, 1, 2
-LINEAR_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.05), (NORMALIZED, 0.5), (BETTING, 1.0))
-LADDER_RULES = ((ADAGRAD, 0.3), (NORMALIZED, 0.5))
-"""Step rules and their rates. The one that bets comes last and has no rate but a wealth to begin
-with, which matters by its logarithm."""
-GRID_RULES = ((0.02, 0.1), (0.1, 0.1), (0.5, 0.03))
-"""Rates of the cells, and paces of the tables' factors."""
 CELLS = 1 << 22
 """Numbers in the cells of a rule, at most."""
 RECENT, WINDOW_BYTES = 1000, 4 << 20
@@ -316,18 +303,6 @@ def loss_from_json(saved: Mapping[str, Any] | None) -> Loss | None:
     return None if saved is None else number_loss(loss_by_name(**saved))
 
 
-def banks_of(newton: int) -> tuple[str, ...]:
-    """Return the bank of each expert of the pool itself, with so many features of second order."""
-    return (
-        *(LINEAR for _ in LINEAR_RULES),
-        *(LADDER for _ in SHARPNESS for _ in LADDER_RULES),
-        *(GRIDS for _ in GROUPS for _ in GRID_RULES),
-        *(WINDOW for _ in range(pool_arrays.SMOOTHERS)),
-        *(NEWTON for _ in range(newton > 0)),
-        *(LEVEL for _ in pool_arrays.LEVEL_RATES),
-    )
-
-
 def cells_of(columns: int, outputs: int) -> NDArray[np.int64]:
     """Return the cells of each table of random binning, not folded, of so many columns."""
     return slots(widths(columns), outputs, CELLS)
@@ -347,33 +322,32 @@ def sizes_of(
     outputs = classes if task == CLASSES else 1
     newton = capacity + 1 if capacity <= NEWTON_COLUMNS else 0
     products = 1 + len(NEWTON_STARTS)
-    return pool_arrays.derived(
-        {
-            "TASK": task,
-            "COLUMNS": capacity,
-            "FEATURES": FEATURES,
-            "BANDWIDTHS": len(SHARPNESS),
-            "OUTPUTS": outputs,
-            "CLASSES": 1 if task == NUMBERS else classes,
-            "TABLES": TABLES,
-            "GROUPS": len(GROUPS),
-            "MEMBERS": int(widths(columns).sum()),
-            "SLOTS": int(starts_of(cells_of(columns, outputs), most_cells)[-1]),
-            "EXPERTS": len(banks_of(newton)) + len(external_experts),
-            "WINDOW": max(16, min(RECENT, WINDOW_BYTES // (4 * capacity))),
-            "LINEAR_RULES": len(LINEAR_RULES),
-            "LADDER_RULES": len(LADDER_RULES),
-            "GRID_RULES": len(GRID_RULES),
-            "NEWTON": newton,
-            "LEVELS": KNOTS,
-            "MIXERS_SHARE": len(ALPHAS),
-            "MIXERS_PRODUCT": products,
-            "MIXERS": len(ALPHAS) + products + 1,
-            "LOSS": DEFAULT if loss is None else _KINDS[loss.name],
-            "EXTERNAL": len(external_experts),
-            "OUTPUT_ROOM": output_room,
-        }
-    )
+    sizes = {
+        "TASK": task,
+        "COLUMNS": capacity,
+        "FEATURES": FEATURES,
+        "BANDWIDTHS": len(SHARPNESS),
+        "OUTPUTS": outputs,
+        "CLASSES": 1 if task == NUMBERS else classes,
+        "TABLES": TABLES,
+        "GROUPS": len(GROUPS),
+        "MEMBERS": int(widths(columns).sum()),
+        "SLOTS": int(starts_of(cells_of(columns, outputs), most_cells)[-1]),
+        "WINDOW": max(16, min(RECENT, WINDOW_BYTES // (4 * capacity))),
+        "LINEAR_RULES": len(banks.LINEAR.rules),
+        "LADDER_RULES": len(banks.GAUSSIAN.rules),
+        "GRID_RULES": len(banks.BINNING.rules),
+        "NEWTON": newton,
+        "LEVELS": KNOTS,
+        "MIXERS_SHARE": len(ALPHAS),
+        "MIXERS_PRODUCT": products,
+        "MIXERS": len(ALPHAS) + products + 1,
+        "LOSS": DEFAULT if loss is None else _KINDS[loss.name],
+        "EXTERNAL": len(external_experts),
+        "OUTPUT_ROOM": output_room,
+    }
+    sizes["EXPERTS"] = len(banks.banks_of(sizes)) + len(external_experts)
+    return pool_arrays.derived(sizes)
 
 
 def addressing_arrays(
@@ -494,7 +468,7 @@ def restart(held: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float)
 
     `room` is for how many outputs there is room.
     """
-    loops.grids.restart(held["CELLS_A"], room, rule, np.float32(kept))
+    loops.binning.restart(held["CELLS_A"], room, rule, np.float32(kept))
     held["FACTORS"][:, rule] = 1.0
 
 
@@ -516,7 +490,7 @@ def join(
     share : float
         Of B in cells of which neither learned anything, or sums of squared slopes became less.
     """
-    loops.grids.join(A, B, began, room, np.float32(share))
+    loops.binning.join(A, B, began, room, np.float32(share))
 
 
 def aligned(rows: int, columns: int) -> NDArray[np.float32]:

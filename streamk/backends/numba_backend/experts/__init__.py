@@ -1,9 +1,10 @@
 """Experts of a pool and their mixing, compiled: see `streamk.learners.multi_kernel.multi_kernel`.
 
 `event.forecast_one` evaluates all active experts on one event and mixes them; `event.update` then
-learns the label. Experts are evaluated and trained by `banks` (linear models, a ladder of
-bandwidths, levels of the label), `grids` (random binning) and `window` (kernel smoothing over the
-last events). `expert_predictions` has their scores, the scale of their logits and the way from
+learns the label. `banks` calls the loops of all kinds of experts, each of which has a file:
+`linear`, `gaussian` (a ladder of bandwidths), `binning`, `window` (kernel smoothing over the last
+events), `newton` (recursive least squares) and `constant` (levels of the label); `columns` has what
+they look at. `expert_predictions` has their scores, the scale of their logits and the way from
 means to quantiles, `two_stage` the mixers and the losses of numbers, `mixture` all that is mixed,
 `spread` intervals. `slot` holds the places of sizes and arrays in a pool's table, `view` makes the
 arrays, as `streamk.backends.pool_arrays` declares them.

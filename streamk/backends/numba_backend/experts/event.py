@@ -19,8 +19,8 @@ from streamk.backends.numba_backend.compiling import (
 )
 from streamk.backends.numba_backend.experts import (
     banks,
+    binning,
     expert_predictions,
-    grids,
     mixture,
     reviews,
     slot,
@@ -48,7 +48,7 @@ def predict_experts(numbers: Any) -> None:
     """Write the experts' scores."""
     table = carray(numbers, (slot.SIZE,))
     F, P, own, on = view.f(table), view.g(table), view.scores(table), view.active_mask(table)
-    banks.outputs(table, F[: len(F) - table[slot.EXTERNAL]], view.active(table))
+    banks.outputs(table, F[: table[slot.OWN_EXPERTS]], view.active(table))
     expert_predictions.to_scores(table[slot.TASK], F, own, P)
     expert_predictions.clear_inactive(on, own, P, table[slot.EXTERNAL])
     if table[slot.LOSS] == QUANTILE:
@@ -87,7 +87,7 @@ def descend(numbers: Any, y: Any) -> None:
     else:
         expert_predictions.slopes(table[slot.TASK], y, view.loss(table), G)
     banks.descend(table, active, G)
-    banks.learn(table, active, F[: len(F) - table[slot.EXTERNAL]], y)
+    banks.learn(table, active, F, y)
 
 
 STAGES = {
@@ -211,7 +211,9 @@ def _arguments(errors: Any) -> tuple[Any, ...]:
     return types.int64[::1], rows, row, kept, kept, places, errors, rows, upkeep
 
 
-_AFTER_DRIFT = Loop(grids.restart, (types.float32[:, ::1], types.int64, types.int64, types.float32))
+_AFTER_DRIFT = Loop(
+    binning.restart, (types.float32[:, ::1], types.int64, types.int64, types.float32)
+)
 LOOPS: dict[str, list[Compilable]] = {
     "classification": [Loop(learn, _arguments(types.none)), _AFTER_DRIFT],
     "regression": [Loop(learn, _arguments(types.int64[::1])), spread.take_in, _AFTER_DRIFT],

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 from streamk.backends import BINARY, NUMBERS
 from streamk.backends.numba_backend.compiling import call, fast
 from streamk.backends.numba_backend.experts import expert_predictions, slot, two_stage, view
-from streamk.backends.numba_backend.experts.banks import LEVELS
-from streamk.backends.pool_arrays import BANKS, SMOOTHERS
+from streamk.backends.pool_arrays import OPTIONAL_BANKS
 
 
 class Mixture(NamedTuple):
@@ -159,7 +158,7 @@ def compare_mixtures(table: Any, task: Any, y: Any) -> None:
     known[_APART_SINCE] += abs(fewer)
 
 
-LOST, EVENTS, REVIEWED = BANKS, BANKS + 1, BANKS + 2
+LOST, EVENTS, REVIEWED = range(OPTIONAL_BANKS, OPTIONAL_BANKS + 3)
 """Places in the bank costs after those of the banks: the sum of losses, events, and events in which
 the banks were looked at."""
 SELDOM = 4
@@ -171,24 +170,12 @@ LAST_START, LAST_FORGET = 0.01, 0.9998
 @fast
 def expand_active_mask(table: Any, active: Any) -> None:
     """Write which experts are active, from which banks are; external ones whose F is no NaN."""
-    on = view.active_mask(table)
-    sizes = (
-        table[slot.LINEAR_RULES],
-        table[slot.BANDWIDTHS] * table[slot.LADDER_RULES],
-        table[slot.GROUPS] * table[slot.GRID_RULES],
-        SMOOTHERS,
-        min(table[slot.NEWTON], 1),
-    )
-    experts, F = table[slot.EXPERTS], view.f(table)
-    own = experts - table[slot.EXTERNAL]
-    on[own - LEVELS : own] = 1.0
-    for i in range(own, experts):
+    on, F, banks = view.active_mask(table), view.f(table), view.banks(table)
+    own = table[slot.OWN_EXPERTS]
+    for i in range(own):
+        on[i] = active[banks[i]] if banks[i] < OPTIONAL_BANKS else 1.0
+    for i in range(own, len(on)):
         on[i] = 1.0 if F[i, 0] == F[i, 0] else 0.0
-    e = 0
-    for bank in range(len(sizes)):
-        for i in range(e, e + sizes[bank]):
-            on[i] = active[bank]
-        e += sizes[bank]
 
 
 @fast
@@ -373,7 +360,7 @@ def add_bank_costs(table: Any, y: Any) -> None:
     banks, sums, room = view.banks(table), view.output_workspace(table), one.mixed[0]
     two_stage.pool(task, L[:n], w, sums, room)
     by_own = two_stage.loss(task, room, y, how)
-    for bank in range(BANKS):
+    for bank in range(OPTIONAL_BANKS):
         two_stage.pool_without(task, L[:n], w, banks, bank, sums, room)
         bank_costs[bank] += two_stage.loss(task, room, y, how) - by_own
     if table[slot.EXTERNAL] == 0 or not has_external(table, on):
@@ -383,6 +370,6 @@ def add_bank_costs(table: Any, y: Any) -> None:
     by_all = two_stage.loss(task, room, y, how)
     for place in range(table[slot.EXTERNAL]):
         if on[n + place] > 0.0:
-            two_stage.pool_without(task, L, w, banks, BANKS + 1 + place, sums, room)
+            two_stage.pool_without(task, L, w, banks, OPTIONAL_BANKS + 1 + place, sums, room)
             spared = two_stage.loss(task, room, y, how) - by_all
             bank_costs[REVIEWED + 1 + place] += spared - WORTH * by_all

@@ -12,7 +12,7 @@ from streamk.backends.numba_backend.compiling import exact
 from streamk.backends.numba_backend.experts import view
 from streamk.backends.numba_backend.experts.banks import WINDOW
 from streamk.backends.numba_backend.experts.mixture import EVENTS, LOST, REVIEWED
-from streamk.backends.pool_arrays import BANKS
+from streamk.backends.pool_arrays import OPTIONAL_BANKS
 
 QUIET, ALARM, WINDOW_ACTIVATED = range(3)
 """Results of a review."""
@@ -145,8 +145,8 @@ def review(table: Any, drift: Any, trials: Any, limits: Any) -> int:
     alarm, trial, shortest = limits
     bank_costs, active = view.bank_costs(table), view.active(table)
     loss = bank_costs[LOST] / max(1.0, bank_costs[EVENTS])
-    gains = bank_costs[:BANKS]
-    for bank in range(BANKS):
+    gains = bank_costs[:OPTIONAL_BANKS]
+    for bank in range(OPTIONAL_BANKS):
         gains[bank] /= max(1.0, bank_costs[REVIEWED])
     found = QUIET
     if rises(drift, loss, alarm):

@@ -1,13 +1,14 @@
 """The arrays of a pool by their names, as `streamk.backends.pool_arrays` declares them.
 
-``view.window_y(table)`` is the array there: float32 of shape (table[WINDOW],). numba's `carray`
-does the same for an address, but is compiled anew for each kind of shape.
+``array_of("window_y")(table)`` is the array there: float32 of shape (table[WINDOW],). numba's
+`carray` does the same for an address, but is compiled anew for each kind of shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -19,10 +20,10 @@ from numba.np import arrayobj
 from streamk.backends.numba_backend.compiling import data, fast
 from streamk.backends.numba_backend.experts import slot
 from streamk.backends.pool_arrays import ARRAYS, QUANTILE
-from streamk.declared import Declared
 
 _dtype: Any = from_dtype
 _WORD = ir.IntType(64)
+_DECLARED = {each.name: each for each in ARRAYS}
 
 
 _unpacked: Any = cgutils.unpack_tuple
@@ -68,13 +69,17 @@ def _reaching(kind: Any) -> Any:
 double, flags = _reaching(types.float64), _reaching(types.bool_)
 
 
-def _accessor(declared: Declared) -> Any:
-    """Return the intrinsic that makes the array of a table."""
+@cache
+def array_of(name: str) -> Any:
+    """Return the intrinsic that makes the array of such a name, of a table."""
+    declared = _DECLARED[name]
     array = types.Array(_dtype(np.dtype(declared.dtype)), len(declared.shape), "C")
-    place = getattr(slot, declared.name.upper())
+    place = slot.PLACES[name.upper()]
 
     @intrinsic
-    def array_of(_: Any, table: Any) -> Any:
+    def made(_: Any, table: Any) -> Any:
+        """Make the array of a table."""
+
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             numbers = data(context, builder, signature.args[0], values[0])
             lengths = [_length(builder, numbers, length) for length in declared.shape]
@@ -83,14 +88,14 @@ def _accessor(declared: Declared) -> Any:
 
         return array(table), codegen
 
-    return array_of
+    return made
 
 
 def _length(builder: Any, numbers: Any, length: int | str | tuple[str, int]) -> Any:
     if isinstance(length, int):
         return _WORD(length)
     size, more = (length, 0) if isinstance(length, str) else length
-    found = _number(builder, numbers, getattr(slot, size))
+    found = _number(builder, numbers, slot.PLACES[size])
     return builder.add(found, _WORD(more), flags=["nsw"]) if more else found
 
 
@@ -101,26 +106,42 @@ def _number(builder: Any, numbers: Any, place: int) -> Any:
     return found
 
 
-vars().update({each.name: _accessor(each) for each in ARRAYS})
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Return what makes an array of a table."""
-
-
-_loss_parameter, _tracked = vars()["loss_parameter"], vars()["tracked"]
+f, g, scores, kept, active_mask = map(array_of, ("f", "g", "scores", "kept", "active_mask"))
+probabilities, calibrated = array_of("probabilities"), array_of("calibrated")
+inverse_temperatures, curvatures = array_of("inverse_temperatures"), array_of("curvatures")
+alphas, product_rates, product_starts, forgets = map(
+    array_of, ("alphas", "product_rates", "product_starts", "forgets")
+)
+shares, products, inverses, last_product, last_inverse, mixer_weights = map(
+    array_of,
+    ("shares", "products", "inverses", "last_product", "last_inverse", "mixer_weights"),
+)
+own_shares, own_products, own_inverses, own_last_product, own_last_inverse, own_mixer_weights = map(
+    array_of,
+    (
+        *("own_shares", "own_products", "own_inverses"),
+        *("own_last_product", "own_last_inverse", "own_mixer_weights"),
+    ),
+)
+mixed, mixer_scores, out, full_out = map(array_of, ("mixed", "mixer_scores", "out", "full_out"))
+own_mixed, own_mixer_scores, own_out = map(array_of, ("own_mixed", "own_mixer_scores", "own_out"))
+banks, active, bank_costs, evidence = map(array_of, ("banks", "active", "bank_costs", "evidence"))
+ones, output_workspace, expert_workspace = map(
+    array_of, ("ones", "output_workspace", "expert_workspace")
+)
+slopes, losses, above = map(array_of, ("slopes", "losses", "above"))
+tracked, pinball, loss_parameter = map(array_of, ("tracked", "pinball", "loss_parameter"))
 
 
 @fast
 def loss(table: Any) -> Any:
     """Return how errors of numbers count, see `two_stage`."""
-    return table[slot.LOSS], _loss_parameter(table)[0]
+    return table[slot.LOSS], loss_parameter(table)[0]
 
 
 @fast
 def mean_error(table: Any) -> Any:
     """Return that of the mixture, by which steps on a quantile are measured; 1 of other losses."""
     if table[slot.LOSS] == QUANTILE:
-        return _tracked(table)[1, table[slot.EXPERTS]]
+        return tracked(table)[1, table[slot.EXPERTS]]
     return 1.0

@@ -20,9 +20,15 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from streamk.backends import CLASSES, NUMBERS
+from streamk.backends.banks import APART, SMOOTHERS, WIDTH
 from streamk.backends.numba_backend.compiling import fast
+from streamk.backends.numba_backend.experts import slot
+from streamk.backends.numba_backend.experts.view import array_of
 from streamk.backends.numba_backend.simd import Emitter, emitted, exponential
-from streamk.backends.pool_arrays import APART, WIDTH
+
+_z, _window_z, _window_y, _distance = map(array_of, ("z", "window_z", "window_y", "distance"))
+_distances, _weights, _sums = map(array_of, ("distances", "weights", "sums"))
 
 LEAST_EXPONENT = -126
 """Of 2 in the least normal number of single precision. Arithmetic on less takes a hundred times as
@@ -212,3 +218,37 @@ def log_probabilities(sums: Any, out: Any) -> None:
         total += sums[k]
     for k in range(len(sums)):
         out[k] = math.log((sums[k] + even) / (total + PRIOR))
+
+
+@fast
+def outputs(table: Any, F: Any) -> None:
+    """Write the outputs of the smoothers: log-probabilities or numbers."""
+    count, task = table[slot.COUNT], table[slot.TASK]
+    if count == 0:
+        return
+    D, labels = _distances(table)[:count], _window_y(table)
+    distances(_z(table)[: table[slot.COLUMNS]], _window_z(table), D)
+    median, sums = _distance(table)[0], _sums(table)
+    if task == CLASSES:
+        by_class(D, labels, median, _weights(table), sums)
+        for e in range(SMOOTHERS):
+            log_probabilities(sums[0, :, e], F[e])
+        return
+    totals(D, labels, median, sums[0])
+    total, own = sums[0, 0], sums[0, 1]
+    for e in range(SMOOTHERS):
+        if task == NUMBERS:
+            F[e, 0] = own[e] / (total[e] + np.float32(PRIOR))
+        else:
+            F[e, 0] = logit(own[e], total[e])
+
+
+@fast
+def learn(table: Any, y: Any) -> None:
+    """Replace the oldest event of the window by this one."""
+    n, row, z, Z = table[slot.WINDOW], table[slot.NEXT], _z(table), _window_z(table)
+    for j in range(len(Z)):
+        Z[j, row] = z[j]
+    _window_y(table)[row] = y
+    table[slot.NEXT] = (row + 1) % n
+    table[slot.COUNT] = min(table[slot.COUNT] + 1, n)

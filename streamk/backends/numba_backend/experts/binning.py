@@ -18,16 +18,96 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import LANES
+from streamk.backends.banks import RULES
 from streamk.backends.numba_backend.compiling import called, fast
-from streamk.backends.numba_backend.experts import cell_vectors
+from streamk.backends.numba_backend.experts import cell_vectors, slot
+from streamk.backends.numba_backend.experts.view import array_of
 from streamk.backends.numba_backend.simd import exponential
-from streamk.backends.pool_arrays import RULES
+
+_r, _cells, _a, _factors, _spread = map(array_of, ("r", "cells", "cells_a", "factors", "spread"))
+_starts, _group, _of_all, _members = map(array_of, ("starts", "group", "of_all", "members_of"))
+_shifts, _multipliers, _bins = map(array_of, ("shifts", "multipliers", "bins"))
+_first, _down, _rates, _paces = map(array_of, ("first", "down", "grid_rates", "grid_paces"))
+_gathered, _side, _taken = map(array_of, ("gathered", "side", "taken"))
+_slopes, _squares, _steps = map(array_of, ("cell_slopes", "cell_squares", "cell_steps"))
 
 _PRIOR = 1.0
 """Added to the root of a cell's squared slopes: its first step is no longer than the rate."""
 _FORGET = 0.999
 _LEAST, _MOST = 0.02, 4.0
 """Bounds of a table's factor, so that it can come back."""
+
+
+@fast
+def features(table: Any) -> None:
+    """Write the numbers of the cells that an event is in, by its ranks."""
+    r, starts, tables, columns = _r(table), _starts(table), _group(table), _members(table)
+    shifts, factors, bins = _shifts(table), _multipliers(table), _bins(table)
+    cells, of_all = _cells(table), _of_all(table)
+    for i in range(len(of_all)):
+        one, end, first, last = starts[i], starts[i + 1], tables[i], tables[i + 1]
+        shape = ((end - one) // (last - first), last - first)
+        s, f = shifts[one:end].reshape(shape), factors[one:end].reshape(shape)
+        if of_all[i]:
+            locate_all(r, s, f, bins[first:last], cells[first:last])
+        else:
+            c = columns[one:end].reshape(shape)
+            locate(r, c, s, f, bins[first:last], cells[first:last])
+    number_cells(cells, _first(table), _down(table))
+
+
+@fast
+def outputs(table: Any, F: Any) -> None:
+    """Write the scores F (groups times rules, outputs)."""
+    k, tables, cells = table[slot.OUTPUTS], _group(table), _cells(table)
+    A, factors, out, found = _a(table), _factors(table), _side(table), _gathered(table)
+    F = F.reshape((len(out), table[slot.GRID_RULES], k))
+    if k == 1:
+        gather(cells, A, 0, found)
+    for i in range(len(out)):
+        first, last = tables[i], tables[i + 1]
+        if k == 1:
+            sum_one(factors[first:last], found[first:last], out[i])
+        else:
+            sum_all(cells[first:last], factors[first:last], A, out[i])
+        for rule in range(F.shape[1]):
+            for j in range(k):
+                F[i, rule, j] = out[i, RULES * j + rule]
+
+
+@fast
+def descend(table: Any, G: Any) -> None:
+    """Update the tables by the slopes (groups times rules, outputs) of their losses."""
+    k, tables, cells = table[slot.OUTPUTS], _group(table), _cells(table)
+    A, side, last = _a(table), _side(table), RULES * table[slot.OUTPUT_ROOM]
+    found, along, taken = _gathered(table), _slopes(table), _taken(table)
+    squares, steps = _squares(table), _steps(table)
+    G = G.reshape((len(side), table[slot.GRID_RULES], k))
+    gather(cells, A, last, squares)
+    for i in range(len(side)):
+        first, end = tables[i], tables[i + 1]
+        lay(G[i], side[i])
+        take_in(G[i], taken, squares[first:end])
+        if k == 1:
+            slopes_one(found[first:end], side[i], along[first:end])
+        else:
+            slopes(cells[first:end], A, side[i], along[first:end])
+    move(
+        _rates(table).ravel(),
+        _paces(table).ravel(),
+        along.ravel(),
+        squares.ravel(),
+        _factors(table).ravel(),
+        _spread(table).ravel(),
+        steps.ravel(),
+    )
+    for i in range(len(side)):
+        first, end = tables[i], tables[i + 1]
+        if k == 1:
+            step_one(cells[first:end], steps[first:end], squares[first:end], side[i], A)
+        else:
+            some = cells[first:end]
+            step_all(some, steps[first:end], squares[first:end], side[i], A, last)
 
 
 @fast
@@ -75,13 +155,13 @@ def gather(cells: Any, A: Any, place: Any, out: Any) -> None:
 
 
 @fast
-def forecast_one(factors: Any, a: Any, out: Any) -> None:
+def sum_one(factors: Any, a: Any, out: Any) -> None:
     """Write the sums (RULES,) over a group's tables of factors times coefficients."""
     cell_vectors.accumulate_one(factors, a, out, len(a))
 
 
 @fast
-def forecast(cells: Any, factors: Any, A: Any, out: Any) -> None:
+def sum_all(cells: Any, factors: Any, A: Any, out: Any) -> None:
     """Write the sums over a group's tables, laid out as a cell without room for more outputs is."""
     cell_vectors.accumulate(cells, factors, A, out, len(out), len(cells), A.shape[1])
 
@@ -172,7 +252,7 @@ def slopes(cells: Any, A: Any, g: Any, out: Any) -> None:
 
 
 @fast
-def learn(
+def move(
     rates: Any, paces: Any, slopes: Any, squares: Any, factors: Any, spread: Any, steps: Any
 ) -> None:
     """Write the cells' AdaGrad steps; move the tables' factors by exponentiated gradient.
@@ -192,12 +272,12 @@ def learn(
 
 
 @fast
-def descend_one(cells: Any, steps: Any, squares: Any, g: Any, A: Any) -> None:
+def step_one(cells: Any, steps: Any, squares: Any, g: Any, A: Any) -> None:
     """Step along the slopes g (RULES,) of the only output; put the squares back."""
     cell_vectors.descend_one(cells, steps, squares, g, A, len(cells), A.shape[1])
 
 
 @fast
-def descend(cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any) -> None:
+def step_all(cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any) -> None:
     """Step along the slopes g, laid out as in `slopes`; put the squares back at `last`."""
     cell_vectors.descend(cells, steps, squares, g, A, last, len(g), len(cells), A.shape[1])
