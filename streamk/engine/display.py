@@ -32,10 +32,10 @@ class HealthMonitor:
     parts : iterable
         Sources and sinks; those that cannot tell (`connectors.base.Troubled`) are left out.
     show : function
-        Called after every question while something is wrong.
+        Called with `short` after every question while something is wrong.
     """
 
-    def __init__(self, parts: Iterable[Any], show: Callable[[], None]) -> None:
+    def __init__(self, parts: Iterable[Any], show: Callable[[str | None], None]) -> None:
         self._parts = [part for part in parts if isinstance(part, Troubled)]
         self._show = show
         self._since: dict[Trouble, float] = {}
@@ -69,7 +69,7 @@ class HealthMonitor:
         while not self._ended.wait(_EVERY_SECONDS):
             self._look()
             if self._since:
-                self._show()
+                self._show(self.short)
 
     def _look(self) -> None:
         told = [part.trouble() for part in self._parts]

@@ -18,10 +18,8 @@ from connectors.errors import Aborted
 from connectors.fields import declare
 from streamk.encoding import Schema
 from streamk.engine.checkpoints.opening import Checkpoints
-from streamk.engine.checkpoints.store import Store
 from streamk.engine.display import Display, HealthMonitor
 from streamk.engine.order.feed import Feed, Order
-from streamk.engine.order.sequence import IdleAdvance
 from streamk.engine.progress import Pace
 from streamk.engine.recovery.coordinator import CheckpointCoordinator
 from streamk.engine.recovery.group import transactions_of
@@ -145,22 +143,14 @@ class Engine:
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
         self._checkpoints = checkpoints
         self._transactions = transactions_of(source, self._sinks.values(), checkpoints.transactions)
-        self._looked = time.monotonic()
         self._display = Display(watch.on_progress, Pace(watch.progress_interval))
-        self._health = HealthMonitor((source, *self._sinks.values()), self._show_trouble)
-        self._stopping = False
-        self._store: Store | None = None
+        self._health = HealthMonitor((source, *self._sinks.values()), self._display.show_again)
+        self._stopping, self._looked = False, time.monotonic()
         trainer_of = Trainer if labels is None else labels.trainer
         self._trainer: Trainer = trainer_of(
             model, source, stream, sink=sink, watch=watch, details=details, fixed=fixed
         )
-        self._feed = Feed(
-            source,
-            order,
-            data_loss=stream.data_loss,
-            until_end=stream.until_end,
-            journal=self._note,
-        )
+        self._feed = Feed(source, order, data_loss=stream.data_loss, until_end=stream.until_end)
         self._config = _config(source, stream, order, labels, learn=fixed is None)
 
     def run(self) -> Report:
@@ -181,35 +171,23 @@ class Engine:
         """
         began = time.monotonic()
         with ExitStack() as stack:
-            # Closed in the reverse order: sinks first; the member's slot before the group is left,
-            # because whoever gets the partitions takes over from a member whose slot is free.
-            stack.callback(self._source.close)
-            stack.callback(self._release)
-            for sink in self._sinks.values():
-                stack.callback(sink.close)
-            stack.callback(self._trainer.close)
-            stack.enter_context(stopped_by_signals(self.stop, lambda: self._stopping))
-            self._declare()
-            coordinator = self._coordinated()
-            stack.enter_context(self._health)
-            coordinator.open()
+            self._open(stack)
             first = self._feed.sequencer.events
             self._display.begin(first)
-            saving = Saving(coordinator, self._checkpoints)
-            again = Again(coordinator, self._feed, lambda: self._stopping)
+            again = Again(self._coordinator, self._feed, lambda: self._stopping)
             stopped: Stopped | None = None
             while stopped is None:
                 try:
-                    stopped = self._ended(coordinator, saving)
+                    stopped = self._ended()
                 except Aborted as error:
                     again.go_back(error)
-            coordinator.release()
-            self._show(coordinator, saving, last=True)
+            self._coordinator.release()
+            self._show(last=True)
             return report_of(
                 self._trainer,
                 self._feed,
                 stopped=stopped,
-                epoch=coordinator.epoch,
+                epoch=self._coordinator.epoch,
                 first=first,
                 seconds=time.monotonic() - began,
             )
@@ -220,20 +198,28 @@ class Engine:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _declare(self) -> None:
-        """Tell sinks whose records have a schema which fields there will be."""
+    def _open(self, stack: ExitStack) -> None:
+        """Open all that the stack closes, and go on from the last checkpoint, if there is one."""
+        # Closed in the reverse order: sinks first; the member's slot before the group is left,
+        # because whoever gets the partitions takes over from a member whose slot is free.
+        stack.callback(self._source.close)
+        slot = stack.enter_context(ExitStack())
+        for sink in self._sinks.values():
+            stack.callback(sink.close)
+        stack.callback(self._trainer.close)
+        stack.enter_context(stopped_by_signals(self.stop, lambda: self._stopping))
+        # Sinks whose records have a schema are told which fields there will be.
         declare(self._sinks.get("sink"), self._trainer.prediction_type)
         declare(self._sinks.get("dead_letters"), DEAD_LETTER)
         if self._trainer.alarms is not None:
             declare(self._sinks.get("alarms"), self._trainer.alarms.RECORD)
-
-    def _coordinated(self) -> CheckpointCoordinator:
-        """Open the store, if there are checkpoints, and return what saves and restores the run."""
-        self._store = self._checkpoints.open(alone=group_of(self._source) is None)
-        if self._store is not None:
-            self._trainer.hold_in(self._store.segments)
-        return CheckpointCoordinator(
-            self._store,
+        store = self._checkpoints.open(alone=group_of(self._source) is None)
+        if store is not None:
+            slot.callback(store.close)
+            self._trainer.hold_in(store.segments)
+            self._feed.journal = store.note
+        self._coordinator = CheckpointCoordinator(
+            store,
             self._source,
             self._feed,
             self._trainer,
@@ -243,34 +229,35 @@ class Engine:
             checkpoints=self._checkpoints,
             transactions=self._transactions,
         )
+        stack.enter_context(self._health)
+        self._coordinator.open()
+        self._saving = Saving(self._coordinator, self._checkpoints)
 
-    def _ended(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped | None:
+    def _ended(self) -> Stopped | None:
         """Run, and save at the end; None if the group refused that and the run went back."""
-        stopped = self._loop(coordinator, saving)
-        self._trainer.settle()
-        is_new = not coordinator.is_current or stopped == "end"
-        saved = not is_new or saving.save(self._feed.sequencer.events, last=True)
+        stopped, trainer = self._loop(), self._trainer
+        if stopped == "request":
+            trainer.settle()
+        else:
+            trainer.check()
+        trainer.tell()
+        is_new = not self._coordinator.is_current or stopped == "end"
+        saved = not is_new or self._saving.save(self._feed.sequencer.events, last=True)
         return stopped if saved or stopped == "request" else None
 
-    def _loop(self, coordinator: CheckpointCoordinator, saving: Saving) -> Stopped:
-        trainer, most = self._trainer, self._stream.max_events
-        newer = None if self._fixed is None else self._fixed.newer
+    def _loop(self) -> Stopped:
+        """Read and take events until there are no more or the run is to stop; say why it ends."""
+        trainer, saving, most = self._trainer, self._saving, self._stream.max_events
         while not self._stopping:
             sequencer = self._feed.sequencer
             if most is not None and sequencer.events >= most:
-                trainer.end()
                 return "max_events"
             if sequencer.ready:
-                share = self._share(sequencer.events)
-                self._gather(share)
-                trainer.take(sequencer.take(share))
-                if saving.is_due(sequencer.events):
-                    saving.save(sequencer.events)
+                self._take()
             elif self._feed.exhausted:
                 if not self._feed.has_last:
-                    trainer.end()
                     return "end"
-                self._save_before_last(saving)
+                self._save_before_last()
             else:
                 # What is learned at the moment is written once nothing more is there at once.
                 self._feed.poll(_POLL_SECONDS if trainer.settled else 0.0)
@@ -279,66 +266,57 @@ class Engine:
             if saving.is_overdue:
                 saving.save(sequencer.events)
             if self._display.due:
-                self._show(coordinator, saving)
-            if newer is not None and time.monotonic() - self._looked >= _NEWER_SECONDS:
-                self._renew(newer())
-        trainer.settle()
-        trainer.tell()
+                self._show()
+            if self._fixed is not None and self._fixed.newer is not None:
+                self._renew(self._fixed.newer)
         return "request"
 
-    def _save_before_last(self, saving: Saving) -> None:
+    def _take(self) -> None:
+        """Take the next events, and save where a checkpoint is due after them."""
+        ready = -1
+        # Where more than usual are wanted at once, read on while more are there at once.
+        while self._share() > _MOST and ready < self._feed.sequencer.ready < self._share():
+            ready = self._feed.sequencer.ready
+            self._feed.poll(0.0)
+        sequencer = self._feed.sequencer  # only now: a rebalance may have replaced or emptied it
+        if sequencer.ready:
+            self._trainer.take(sequencer.take(self._share()))
+            if self._saving.is_due(sequencer.events):
+                self._saving.save(sequencer.events)
+
+    def _share(self) -> int:
+        """Return how many events to take at once: up to a checkpoint, or the last one."""
+        events, every = self._feed.sequencer.events, self._checkpoints.every
+        most = min(max(_MOST, self._trainer.events_left), every - events % every)
+        last = self._stream.max_events
+        return most if last is None else min(most, last - events)
+
+    def _save_before_last(self) -> None:
         """Take in records that a later run may find otherwise, behind a last checkpoint.
 
         That is none of a run that ends with an error, unless those records avert it.
         """
         with suppress(InvalidInput):
             self._trainer.check()
-            saving.save(self._feed.sequencer.events, last=True)
+            self._saving.save(self._feed.sequencer.events, last=True)
         self._feed.add_last()
 
-    def _renew(self, found: Newer | None) -> None:
-        """Predict by another model from here on, if there is one."""
-        self._looked = time.monotonic()
-        if found is not None:
-            self._trainer.renew(*found)
+    def _renew(self, newer: Callable[[], Newer | None]) -> None:
+        """Predict by a newer model from here on, if it is time to look and there is one."""
+        if time.monotonic() - self._looked >= _NEWER_SECONDS:
+            found, self._looked = newer(), time.monotonic()
+            if found is not None:
+                self._trainer.renew(*found)
 
-    def _share(self, events: int) -> int:
-        """Return how many events to take after so many: up to a checkpoint, or the last one."""
-        most = max(_MOST, self._trainer.events_left)
-        every = self._checkpoints.every
-        most = min(most, every - events % every)
-        last = self._stream.max_events
-        return most if last is None else min(most, last - events)
-
-    def _gather(self, events: int) -> None:
-        """Read on until more events than usual are ready, or no more are there at once."""
-        ready = -1 if events > _MOST else events
-        while ready < self._feed.sequencer.ready < events:
-            ready = self._feed.sequencer.ready
-            self._feed.poll(0.0)
-
-    def _release(self) -> None:
-        if self._store is not None:
-            self._store.close()
-
-    def _note(self, passes: list[IdleAdvance]) -> None:
-        if self._store is not None:
-            self._store.note(passes)
-
-    def _show(
-        self, coordinator: CheckpointCoordinator, saving: Saving, *, last: bool = False
-    ) -> None:
+    def _show(self, *, last: bool = False) -> None:
         self._display.show(
             self._source,
             self._feed,
             self._trainer,
-            epoch=coordinator.epoch,
-            trouble=self._health.short or saving.trouble,
+            epoch=self._coordinator.epoch,
+            trouble=self._health.short or self._saving.trouble,
             last=last,
         )
-
-    def _show_trouble(self) -> None:
-        self._display.show_again(self._health.short)
 
 
 def _config(

@@ -86,18 +86,10 @@ class Feed:
     data_loss : "fail", "earliest" or "latest"
     until_end : bool
         Of a partition that comes later, what is there then is read.
-    journal : function
-        Makes passes durable.
     """
 
     def __init__(
-        self,
-        source: Source,
-        order: Order,
-        *,
-        data_loss: DataLoss,
-        until_end: bool,
-        journal: Callable[[list[IdleAdvance]], None],
+        self, source: Source, order: Order, *, data_loss: DataLoss, until_end: bool
     ) -> None:
         skew = order.max_skew
         self._skew = UNBOUNDED if math.isinf(skew) else min(round(1000 * skew), UNBOUNDED)
@@ -110,7 +102,8 @@ class Feed:
         self._ending = source if isinstance(source, EndsInParts) else None
         self._data_loss, self._until_end = data_loss, until_end
         self._shared = group_of(source) is not None
-        self._journal = journal
+        self.journal: Callable[[list[IdleAdvance]], None] = lambda _: None
+        """Makes passes durable; set where there are checkpoints."""
         self._last: dict[str, Chunk] = {}
         self.provisional: dict[str, int] = {}
         """Positions of what was taken in by `add_last`, by partition."""
@@ -243,7 +236,7 @@ class Feed:
             return
         places = {name: source.start(name) for name in there if name not in known}
         passes = sequencer.behind_all(places)
-        self._journal(passes)
+        self.journal(passes)
         for name, offset in places.items():
             self.assign(name, offset, end=source.end(name) if self._until_end else None)
             _log.info("partition %s is new; it is read from its start", name)
@@ -309,7 +302,7 @@ class Feed:
         waited = now - self._waiting_since >= self._order.idle_timeout
         if all(sequencer.silent(name) or (waited and self._is_empty(name)) for name in waiting):
             passes = sequencer.pass_over(waiting, round(1000 * self._order.idle_timeout))
-            self._journal(passes)
+            self.journal(passes)
             self._waiting_since = None
             for name in waiting:
                 _log.info("partition %s is silent; the others go on", name)

@@ -276,11 +276,6 @@ class Trainer:
         if waiting is not None:
             waiting()
 
-    def end(self) -> None:
-        """Settle, and tell of names that have not come; raises as `check`."""
-        self.check()
-        self.tell()
-
     def check(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
         self.settle()
