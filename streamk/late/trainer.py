@@ -30,7 +30,6 @@ from streamk.late.join import QUEUES, Join
 from streamk.late.source import LateReader, Taken
 from streamk.late.steps import BatchSteps, HoldingModel, follow
 from streamk.learners.common.base import Learner
-from streamk.learners.common.prequential import Prequential
 from streamk.state import State
 
 if TYPE_CHECKING:
@@ -174,20 +173,11 @@ class LateTrainer(Trainer):
             for is_label, key in zip(some.is_label, some.keys, strict=True):
                 if key is not None:
                     self._keys.setdefault(is_label, key)
-        self._taken += len(batch)
-        self._hand_over(len(batch), partial(self._follow, some), partial(self._write, some))
+        learn = partial(follow, self._work, self._join, some)
+        self._hand_over(some.batch, learn, partial(self._write, some))
         if refused is not None:
             self.settle()
             raise EngineError(complaint(whole, refused))
-
-    def _follow(self, taken: Taken) -> BatchSteps:
-        try:
-            found = follow(self._work, self._join, taken)
-        except InvalidInput as error:
-            where = taken.batch.span
-            raise EngineError(f"the model refuses an event {where}: {error}") from error
-        self._note_learned(len(taken.batch))
-        return found
 
     def _write(self, taken: Taken, followed: Callable[[], BatchSteps]) -> None:
         """Write predictions and what cannot be used, and count and score."""
@@ -234,10 +224,8 @@ class LateTrainer(Trainer):
             return
         if found.explained is not None:
             place, number, explanation = found.explained
-            said, P = found.prequential
-            one = Prequential(said[place:], None if P is None else P[place:])
-            row, details = found.rows[place], found.details[place:]
-            self._observe(explanation, batch, row, one, found.classes, details, held=number)
+            told = found.prequential, found.classes, found.details
+            self._observe(explanation, batch, found.rows[place], place, told, held=number)
         self._observer.label(found.numbers, found.labels)
 
     def _check_share(self, taken: Taken, bad: list[BadEvent]) -> None:

@@ -145,6 +145,12 @@ _LEAST, _LABELS = 50, 1000
 _log = logging.getLogger("streamk.engine")
 
 
+def warn(sentences: Iterable[str]) -> None:
+    """Log sentences as warnings."""
+    for sentence in sentences:
+        _log.warning("%s", sentence)
+
+
 class NameCheck:
     """Warns of names that are of no use: those of a run that no event has, and the other way round.
 
@@ -188,12 +194,7 @@ class NameCheck:
         """Take note that so many more events were read."""
         before, self._events = self._events, self._events + events
         if before < _EVENTS <= self._events:
-            self.tell()
-
-    def tell(self) -> None:
-        """Warn of the names that have not come."""
-        for sentence in self.sentences():
-            _log.warning("%s", sentence)
+            warn(self.sentences())
 
     def sentences(self) -> tuple[str, ...]:
         """Return a sentence for each of the names; none before the first event."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Set
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from streamk.encoding import BadEvent, Decoded, Schema
 from streamk.engine.order.partitions import Batch
-from streamk.errors import EngineError, InvalidInput
+from streamk.errors import InvalidInput
 from streamk.learners.common.base import Learner
-from streamk.learners.common.classes import Label, beyond
 from streamk.learners.common.prequential import Prequential, joined, nothing
 
 
@@ -38,15 +37,6 @@ def predict_then_learn(model: Learner, X: Any, y: list[Any], *, learns: bool) ->
 def cut(X: Any, width: int) -> Any:
     """Return rows without the columns that come later."""
     return X if X.shape[1] == width else np.ascontiguousarray(X[:, :width])
-
-
-@contextmanager
-def refusals(batch: Batch) -> Iterator[None]:
-    """Say which events a model's complaint is about."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise EngineError(f"the model refuses an event {batch.span}: {error}") from error
 
 
 def fitted(schema: Schema, model: Learner) -> Schema:
@@ -91,6 +81,31 @@ def check_absent(schema: Schema, model: Learner) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A batch on its way.
+
+    Attributes
+    ----------
+    batch : Batch
+    decoded : Decoded
+        Its events; those of `surplus` have no label.
+    tombstones : set of int
+        Rows that tell of a deletion, and are no events.
+    surplus : list of BadEvent
+        Those whose labels would be one class too many.
+    schema : Schema
+        With the columns that come in it; the first `known` were there before.
+    """
+
+    batch: Batch
+    decoded: Decoded
+    tombstones: Set[int]
+    surplus: list[BadEvent]
+    schema: Schema
+    known: int
+
+
 class Predicted(NamedTuple):
     """The predictions of a batch.
 
@@ -117,22 +132,10 @@ class Predicted(NamedTuple):
     explanation: Any | None = None
 
 
-def surplus_of(
-    decoded: Decoded, classes: set[Label], most: int, label: str | int | None
-) -> list[BadEvent]:
-    """Return the events whose labels would be more than `most` classes, as bad ones.
-
-    The labels of the others join `classes`.
-    """
-    return [
-        BadEvent(
-            int(decoded.good[place]),
-            label,
-            f"label out of domain: {decoded.y[place]!r} would be one class more than"
-            f" max_classes={most}; raise that option, or learn a number",
-        )
-        for place in beyond(classes, decoded.y, most)
-    ]
+def some_of(found: Prequential, rows: Any) -> Prequential:
+    """Return some rows of predictions."""
+    P = found.probabilities
+    return Prequential(found.predictions[rows], None if P is None else P[rows])
 
 
 def without(
@@ -142,14 +145,16 @@ def without(
     kept = ~np.isin(decoded.good, [event.row for event in surplus])
     y = [label for label, keep in zip(decoded.y, kept.tolist(), strict=True) if keep]
     bad = sorted([*decoded.bad, *surplus])
-    said, P = found.prequential.predictions, found.prequential.probabilities
-    left = Prequential(said[kept], None if P is None else P[kept])
     measured = None if found.measured is None else found.measured[kept]
     details = [more for more, keep in zip(found.details, kept.tolist(), strict=False) if keep]
     growth = [(int(kept[:row].sum()), width) for row, width in decoded.growth]
     return (
         Decoded(decoded.X[kept], y, decoded.good[kept], bad, growth),
-        Predicted(left, found.classes, details, found.drifts, measured),
+        found._replace(
+            prequential=some_of(found.prequential, kept),
+            details=details,
+            measured=measured,
+        ),
     )
 
 

@@ -6,8 +6,7 @@ A model predicts each event before it learns it, in the order of the sequence
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from connectors.base import Sink, Source, group_of
 from connectors.errors import BadRecord
 from connectors.fields import RecordType
-from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Name, Schema, decoder
+from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Schema, decoder
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
@@ -33,16 +32,16 @@ from streamk.engine.training.bad_events import (
     tombstones_apart,
 )
 from streamk.engine.training.beside import AlarmWriter, RegionGiver, Scored
-from streamk.engine.training.fields import EventFields, LabelCheck, NameCheck
+from streamk.engine.training.fields import EventFields, LabelCheck, NameCheck, warn
 from streamk.engine.training.learning import (
     Predicted,
+    Work,
     before,
     check_absent,
     cut,
     fitted,
     predict_then_learn,
-    refusals,
-    surplus_of,
+    some_of,
     without,
 )
 from streamk.engine.training.options import Details, Fixed, Stream, Watch
@@ -55,7 +54,7 @@ from streamk.engine.training.outputs import (
 )
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.common.base import Learner
-from streamk.learners.common.classes import Label
+from streamk.learners.common.classes import Label, beyond
 from streamk.learners.common.prequential import Prequential, joined
 from streamk.learners.explaining import Event
 from streamk.state import State
@@ -63,8 +62,6 @@ from streamk.state import State
 __all__ = ["DelayedLabels", "Trainer"]
 
 Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 WATCH, DETAILS = Watch(), Details()
 _FEW = 64
@@ -73,8 +70,6 @@ time nothing waits: another thread would take longer, and up to a third more of 
 
 Found = TypeVar("Found")
 """The results of learning some events."""
-
-_log = logging.getLogger("streamk.engine")
 
 
 class Trainer:
@@ -97,46 +92,43 @@ class Trainer:
     ) -> None:
         schema = stream.schema_for(model)
         check_absent(schema, model)
-        self.model = model
-        self.learns = fixed is None
-        self.counts = Counts(0, 0, 0, {})
-        self._wanted, self._observer = details, watch.observer
+        self.model, self.learns = model, fixed is None
+        self._source, self._sink, self._observer = source, sink, watch.observer
+        self._wanted = details
         self._use_details(None if fixed is None else fixed.kept)
-        slices = None if watch.slice is None else SliceReader(source, watch.slice)
         self._scoring = Scoring(
             classification=model.is_classifier,
             window=watch.window,
             names=tuple(watch.metrics),
             regions=self._regions,
-            slices=slices,
+            slices=None if watch.slice is None else SliceReader(source, watch.slice),
             alarm_sink=watch.alarms,
         )
+        self.counts = Counts(0, 0, 0, {})
         self.drifts, self.bad = Marks(), Marks()
         """After how many events of the sequence experts began anew, and those of no use."""
-        self._source, self._sink = source, sink
         self._raises = stream.on_error == "raise"
         self._bad_events = BadEvents(stream.dead_letters, stream.max_bad_share, watch.observer)
-        self._event_fields = EventFields(source)
-        self._began = False
         self.has_others = False
         """The model holds what other members of the group have learned."""
         self.revised: dict[str, int] | None = None
         """Of partitions the offset up to which predictions may replace others that were written.
         None where there is no group."""
+        self._threads: ThreadPoolExecutor | None = None
         self._waiting: Callable[[], None] | None = None
         """Emits what is being learned, once it is."""
+        self._taken, self._learned = 0, (0, model.events_left)
         self._classes: set[Label] | None = None
         """Of all events taken; None where they are the model's."""
-        self._threads: ThreadPoolExecutor | None = None
-        self._decoder: Decoder
-        self._taken, self._learned = 0, (0, model.events_left)
-        self._initial = schema
-        self.names = NameCheck(schema, watch.slice, learns=self.learns)
-        self._labels = LabelCheck(schema.label)
-        self._ended = _ended(model)
+        self._ended: tuple[str, ...] = model.innermost.ended
         """Of the model's experts those that rest for good, a sentence each."""
         self._n_ended = len(self._ended)
         """The number of those that this run does not have to tell any more."""
+        self.names = NameCheck(schema, watch.slice, learns=self.learns)
+        self._labels = LabelCheck(schema.label)
+        self._event_fields = EventFields(source)
+        self._decoder: Decoder
+        self._began, self._initial = False, schema
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
@@ -208,42 +200,19 @@ class Trainer:
             If an event cannot be used and the policy is "raise", the model refuses some, or of the
             events emitted too many cannot be used.
         """
-        self._began = True
-        n, known = len(batch), len(self._decoder.schema.columns)
+        self._began, known = True, len(self._decoder.schema.columns)
         decoded, tombstones = self._decode(batch)
-        refused = decoded.bad[0] if decoded.bad and self._raises else None
-        if refused is not None:
-            decoded = before(decoded, refused.row)
         schema = self._decoder.schema
         surplus = self._surplus(decoded, schema.label)
-        if surplus and self._raises:
-            refused = surplus[0]
-            decoded, surplus = before(decoded, refused.row), []
+        refused = min([*decoded.bad, *surplus], default=None) if self._raises else None
         if refused is not None:
+            decoded, surplus = before(decoded, refused.row), []
             tombstones = {row for row in tombstones if row < refused.row}
-        for event in surplus:  # its columns come all the same, as the schema has them
-            decoded.y[int(np.searchsorted(decoded.good, event.row))] = None
-        learn = partial(self._learn, decoded, schema, known, batch)
-        self._taken += n
-        emit = partial(self._emit, batch, decoded, tombstones, surplus)
-        self._hand_over(n, learn, emit)
+        work = Work(batch, decoded, tombstones, surplus, schema, known)
+        self._hand_over(batch, partial(self._learn, work), partial(self._emit, work))
         if refused is not None:
             self.settle()
             raise EngineError(complaint(batch, refused))
-
-    def _hand_over(
-        self, n: int, learn: Callable[[], Found], emit: Callable[[Callable[[], Found]], None]
-    ) -> None:
-        """Have n events learned, in the other thread if they are not few; emit those before."""
-        if n <= _FEW:
-            self.settle()
-            emit(learn)
-            return
-        self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
-        learning = self._threads.submit(learn)
-        earlier, self._waiting = self._waiting, partial(emit, learning.result)
-        if earlier is not None:
-            earlier()
 
     def _decode(self, batch: Batch) -> tuple[Decoded, Set[int]]:
         """Return the events, and the rows that are none but tell of a deletion."""
@@ -255,14 +224,53 @@ class Trainer:
         bad, tombstones = tombstones_apart(decoded.bad, batch.values)
         return replace(decoded, bad=bad) if tombstones else decoded, tombstones
 
-    def _surplus(self, decoded: Decoded, label: Name | None) -> list[BadEvent]:
-        """Return the events whose labels would make more classes than the model may have."""
-        model = self.model
-        if not (model.is_classifier and self.learns):
+    def _surplus(self, decoded: Decoded, label: str | int | None) -> list[BadEvent]:
+        """Take labels away that would make more classes than the model may have.
+
+        Returns their events as bad ones. The columns of these come all the same, as the schema has
+        them.
+        """
+        if not (self.model.is_classifier and self.learns):
             return []
         if self._classes is None:
-            self._classes = set(model.classes)
-        return surplus_of(decoded, self._classes, model.max_classes, label)
+            self._classes = set(self.model.classes)
+        surplus, most = [], self.model.max_classes
+        for place in beyond(self._classes, decoded.y, most):
+            reason = (
+                f"label out of domain: {decoded.y[place]!r} would be one class more than"
+                f" max_classes={most}; raise that option, or learn a number"
+            )
+            surplus.append(BadEvent(int(decoded.good[place]), label, reason))
+            decoded.y[place] = None
+        return surplus
+
+    def _hand_over(
+        self,
+        batch: Batch,
+        learn: Callable[[], Found],
+        emit: Callable[[Callable[[], Found]], None],
+    ) -> None:
+        """Have a batch learned, by the other thread if it is not small; emit the one before."""
+
+        def learned() -> Found:
+            try:
+                found = learn()
+            except InvalidInput as error:
+                raise EngineError(f"the model refuses an event {batch.span}: {error}") from error
+            self._learned = self._learned[0] + len(batch), self.model.events_left
+            self._ended = self.model.innermost.ended
+            return found
+
+        self._taken += len(batch)
+        if len(batch) <= _FEW:
+            self.settle()
+            emit(learned)
+            return
+        self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
+        learning = self._threads.submit(learned)
+        earlier, self._waiting = self._waiting, partial(emit, learning.result)
+        if earlier is not None:
+            earlier()
 
     def settle(self) -> None:
         """Wait until all events taken are learned, scored and written.
@@ -299,17 +307,17 @@ class Trainer:
 
     def tell(self) -> None:
         """Warn by what `notes` has."""
-        _warn(self.notes)
+        warn(self.notes)
 
     def _look(self, labels: Sequence[Any], bad: Sequence[BadEvent]) -> None:
         """Warn, when it is time, of first labels that are no classes and of experts that rest."""
         if self.learns and self.model.is_classifier:
             refused = [event.kind for event in bad].count("label out of domain") if bad else 0
             if self._labels.take(labels, refused):
-                _warn(self._labels.sentences())
+                warn(self._labels.sentences())
         if len(self._ended) > self._n_ended:
             self._n_ended = len(self._ended)
-            _warn(self._ended)
+            warn(self._ended)
 
     def close(self) -> None:
         """Release the thread."""
@@ -336,43 +344,31 @@ class Trainer:
 
     # --- learning ---------------------------------------------------------------------------------
 
-    def _learn(self, decoded: Decoded, schema: Schema, known: int, batch: Batch) -> Predicted:
+    def _learn(self, work: Work) -> Predicted:
         """Predict, then learn, each event; an event's new columns come after its prediction."""
-        model = self.model
+        model, decoded, schema, known = self.model, work.decoded, work.schema, work.known
         y = decoded.y if self.learns else [None] * len(decoded.y)
-        learned = model.n_events
         X = decoded.X if model.takes_missing else np.nan_to_num(decoded.X)
+        learned, start = model.n_events, 0
         explanation = None
         if self._observer is not None:  # the model is as it is when it predicts the first event
-            first = [batch.values[row] for row in decoded.good[:1].tolist()]
             explanation = self._observer.explain(
-                model, schema, X, lambda: self._event_fields.of(first, schema)[0]
+                model, schema, X, lambda: self._fields_of(work, slice(0, 1))[0]
             )
-        events: list[Event] = [None] * len(X)
-        if self._wanted.explain:
-            raw = [batch.values[row] for row in decoded.good.tolist()]
-            events = self._event_fields.of(raw, schema)
         pieces: list[Prequential] = []
         details: list[dict[str, Any]] = []
-
-        def go_on(part: slice, labels: list[Any]) -> None:
+        for row, width in decoded.growth:
+            part = slice(start, row + 1)
             some = cut(X[part], known)
-            pieces.extend(self._rest(some, labels, schema, events[part], details))
-
-        start = 0
-        with refusals(batch):
-            for row, width in decoded.growth:
-                if row > start:
-                    go_on(slice(start, row), y[start:row])
-                go_on(slice(row, row + 1), [None])
-                model.add_columns(schema.columns[known:width])
-                known, start = width, row + 1
-                if y[row] is not None:
-                    model.learn_many(cut(X[row : row + 1], known), [y[row]])
-            if start < len(X):
-                go_on(slice(start, len(X)), y[start:])
+            pieces += self._predict_then_learn(some, [*y[start:row], None], work, part, details)
+            model.add_columns(schema.columns[known:width])
+            known, start = width, row + 1
+            if y[row] is not None:
+                model.learn_many(cut(X[row:start], known), [y[row]])
+        if start < len(X):
+            part = slice(start, len(X))
+            pieces += self._predict_then_learn(cut(X[part], known), y[part], work, part, details)
         drifts = [n - learned for n in model.drifts if n > learned]
-        self._note_learned(len(batch))
         found, measured = joined(pieces, model), None
         if self._regions is not None:
             more, measured = self._regions.follow_events(
@@ -381,25 +377,17 @@ class Trainer:
             details = [a | b for a, b in zip(more, details or [{}] * len(more), strict=True)]
         return Predicted(found, model.classes, details, drifts, measured, explanation)
 
-    def _note_learned(self, n: int) -> None:
-        """Note that n of the events taken are learned, and what the model is like then."""
-        self._learned = self._learned[0] + n, self.model.events_left
-        self._ended = _ended(self.model)
-
-    def _rest(
-        self,
-        X: Any,
-        y: list[Any],
-        schema: Schema,
-        events: list[Event],
-        details: list[dict[str, Any]],
+    def _predict_then_learn(
+        self, X: Any, y: list[Any], work: Work, part: slice, details: list[dict[str, Any]]
     ) -> list[Prequential]:
-        """Predict, then learn, events without new columns, and append their details."""
-        model, wanted = self.model, self._details
+        """Predict, then learn, events of a part without new columns, and append their details."""
+        model, wanted, pieces = self.model, self._details, list[Prequential]()
         if wanted is None:
             return [predict_then_learn(model, X, y, learns=self.learns)]
-        pieces = []
-        places = self._event_fields.places_of(model, schema)
+        events: list[Event] = [None] * len(X)
+        if wanted.explain:
+            events = self._fields_of(work, part)
+        places = self._event_fields.places_of(model, work.schema)
         step = 1 if self.learns else len(X)  # each is explained by the model that predicts it
         for first in range(0, len(X), step):
             some = slice(first, first + step)
@@ -407,76 +395,59 @@ class Trainer:
             pieces.append(predict_then_learn(model, X[some], y[some], learns=self.learns))
         return pieces
 
+    def _fields_of(self, work: Work, part: slice) -> list[Event]:
+        """Return the fields of events as they came."""
+        raw = [work.batch.values[row] for row in work.decoded.good[part].tolist()]
+        return self._event_fields.of(raw, work.schema)
+
     # --- what follows -----------------------------------------------------------------------------
 
-    def _emit(
-        self,
-        batch: Batch,
-        decoded: Decoded,
-        tombstones: Set[int],
-        surplus: list[BadEvent],
-        learned: Callable[[], Predicted],
-    ) -> None:
+    def _emit(self, work: Work, learned: Callable[[], Predicted]) -> None:
         """Write predictions and events that cannot be used, and count and score them."""
-        found = learned()
-        if surplus:
-            decoded, found = without(decoded, surplus, found)
-        predicted, classes, details, drifts, measured, explanation = found
+        found, batch, decoded = learned(), work.batch, work.decoded
+        if work.surplus:
+            decoded, found = without(decoded, work.surplus, found)
         there = np.array([label is not None for label in decoded.y], bool)
         labelled = int(there.sum()) if self.learns else 0
         first = self.counts.records + 1
         at = first + decoded.good[there]
-        if drifts:
-            self.drifts.add([at[n - 1] for n in drifts])
-        bad_rows = set()
+        self.drifts.add([at[n - 1] for n in found.drifts])
         if decoded.bad:
-            bad_rows = {event.row for event in decoded.bad}
             self.bad.add([first + event.row for event in decoded.bad])
             self._bad_events.report(batch, decoded.bad, self.counts)
-        self.counts.tombstones += len(tombstones)
+        self.counts.tombstones += len(work.tombstones)
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
         if not self._raises:  # else the run ends before what is not counted
             check_sum(len(batch), self.counts.records + 1 - first, batch)
+        told = found.prequential, found.classes, found.details
         if self._sink is not None and len(decoded.good):
-            outputs = predictions(batch, decoded.good, predicted, classes, details)
+            outputs = predictions(batch, decoded.good, *told)
             if self.revised is not None:
                 revise(outputs, self.revised)
             self._sink.write(outputs)
-        if measured is not None:
-            measured = measured[there]
-        self._score(first, batch, predicted, classes, decoded, there, measured)
-        if explanation is not None:
-            row = int(decoded.good[0])
-            self._observe(explanation, batch, row, predicted, classes, details, decoded.y[0])
-        events: Sequence[int] = range(len(batch))
-        if tombstones:
-            events = [row for row in events if row not in tombstones]
+        self._score(batch, decoded, found, first, there)
+        if found.explanation is not None:
+            row, label = int(decoded.good[0]), decoded.y[0]
+            self._observe(found.explanation, batch, row, 0, told, label)
+        events = [row for row in range(len(batch)) if row not in work.tombstones]
         self.names.after(len(events))
         self._look(decoded.y, decoded.bad)
-        self._bad_events.check(events, bad_rows, self.counts)
+        self._bad_events.check(events, {event.row for event in decoded.bad}, self.counts)
 
     def _score(
-        self,
-        first: int,
-        batch: Batch,
-        predicted: Prequential,
-        classes: tuple[Any, ...],
-        decoded: Decoded,
-        there: Bools,
-        measured: Floats | None,
+        self, batch: Batch, decoded: Decoded, found: Predicted, first: int, there: Bools
     ) -> None:
         """Score predictions of events whose labels are there, and watch them for alarms."""
-        answers, P = predicted
-        self.counts.predicted += len(answers) - answers.tolist().count(None)
-        truth, rows = decoded.y, decoded.good[there]
+        told, classes, measured = found.prequential, found.classes, found.measured
+        self.counts.predicted += len(told.predictions) - told.predictions.tolist().count(None)
+        truth, rows, answers = decoded.y, decoded.good[there], told
         if len(rows) < len(truth):
-            truth = [label for label in truth if label is not None]
-            answers, P = answers[there], None if P is None else P[there]
-        scored = Scored(rows, Prequential(answers, P), truth, measured)
+            truth, answers = [label for label in truth if label is not None], some_of(told, there)
+        measured = None if measured is None else measured[there]
+        scored = Scored(rows, answers, truth, measured)
         if self.alarms is not None:
-            told = decoded.good, predicted
-            self.alarms.take(batch, first, classes, told, scored, self._alone)
+            self.alarms.take(batch, first, classes, (decoded.good, told), scored, self._alone)
         if len(rows):
             slices = self._scoring.slices_of([batch.values[row] for row in rows.tolist()])
             self._scoring.add(first + rows, classes, scored, slices)
@@ -486,24 +457,23 @@ class Trainer:
         explanation: Any,
         batch: Batch,
         row: int,
-        predicted: Prequential,
-        classes: tuple[Any, ...],
-        details: Sequence[dict[str, Any]],
+        place: int,
+        told: tuple[Prequential, Sequence[Any], Sequence[dict[str, Any]]],
         label: Any = None,
         held: int | None = None,
     ) -> None:
-        """Show the prediction of a row of a batch: the first of `predicted`, with its details."""
+        """Show the prediction of a row of a batch, which has this place among those `told`."""
         assert self._observer is not None
-        P = predicted.probabilities
-        one = Prequential(predicted.predictions[:1], None if P is None else P[:1])
-        (output,) = predictions(batch, np.array([row]), one, classes, details[:1])
+        (found, classes, details), some = told, slice(place, place + 1)
+        one, at = some_of(found, some), np.array([row])
+        (output,) = predictions(batch, at, one, classes, details[some])
         name = self._scoring.slice_name(batch.values[row])
         self._observer.show(explanation, output, label, name, held)
 
     def renew(self, model: Learner, schema: Schema, kept: RegionGiver | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""
         self.settle()
-        self.model, self._n_ended = model, len(_ended(model))
+        self.model, self._n_ended = model, len(model.innermost.ended)
         self._use_details(kept)
         self.use(schema)
 
@@ -579,7 +549,7 @@ class Trainer:
         try:
             self.model, schema, self._classes = model, data["schema"], None
             self._learned = self._taken, model.events_left
-            self._n_ended = len(_ended(model))
+            self._n_ended = len(model.innermost.ended)
             self._began = schema is not None
             if self._regions is not None and data["regions"] is not None:
                 level = self._regions.level
@@ -587,17 +557,6 @@ class Trainer:
             self.use(self._initial if schema is None else Schema.from_json(schema))
         except (KeyError, TypeError, BadRecord, InvalidInput) as error:
             raise StateError(f"the checkpoint does not fit this stream: {error}") from error
-
-
-def _ended(model: Learner) -> tuple[str, ...]:
-    """Return a sentence for each expert of a model that rests for good."""
-    found: tuple[str, ...] = model.innermost.ended
-    return found
-
-
-def _warn(sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        _log.warning("%s", sentence)
 
 
 class DelayedLabels(Protocol):
