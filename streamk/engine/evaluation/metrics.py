@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from streamk.engine.evaluation.confusion import ClassBaselines, Confusion, NumberBaselines
 from streamk.engine.evaluation.river_metrics import AreaUnderCurve, Rows, named
-from streamk.engine.evaluation.slices import Further, Slices
+from streamk.engine.evaluation.slices import Coverage, Slices
 from streamk.errors import StateError
 from streamk.learners.common.prequential import score_classes, score_numbers
 
@@ -133,13 +133,17 @@ class Metrics:
         self._baselines = ClassBaselines() if classification else NumberBaselines()
         self._named = named(names, classification=classification, confusion=self.confusion)
         self._curves = [one for one in self._named if isinstance(one, AreaUnderCurve)]
-        self._further = Further(region, slices)
+        self._coverage = None if region is None else Coverage(region)
+        self.slices = None if slices is None else Slices(slices)
+        """The values of the column that have figures of their own; None without one."""
         self._window = window
         self._stride = max(1, window // 100)  # a finer line would show the same window again
         self._means = (*(_CLASSES if classification else _NUMBERS), *self._baselines.NAMES)
         self._sums: Floats = np.zeros(len(self._means))
         self._columns = (*self._means, "truth", "answer", *(one.name for one in self._curves))
-        self._columns += self._further.columns
+        self._further: tuple[str, ...] = () if self._coverage is None else Coverage.COLUMNS
+        self._further += () if self.slices is None else (Slices.COLUMN,)
+        self._columns += self._further
         self._last: Floats = np.zeros((len(self._columns), 0))
         """The last events, by column."""
 
@@ -152,12 +156,8 @@ class Metrics:
     def figure_names(self) -> tuple[str, ...]:
         """The two figures that are always there, then those that were asked for."""
         main = ("accuracy", "log_loss") if self.classification else ("mae", "rmse")
-        return (*main, *(one.name for one in self._named), *self._further.names)
-
-    @property
-    def slices(self) -> Slices | None:
-        """The values of the column that have figures of their own; None without one."""
-        return self._further.slices
+        held = () if self._coverage is None else self._coverage.names
+        return (*main, *(one.name for one in self._named), *held)
 
     # --- events -----------------------------------------------------------------------------
 
@@ -204,10 +204,9 @@ class Metrics:
                 hits.T,
                 [truth, answers],
                 *(one.probability(probabilities, classes)[None] for one in self._curves),
-                *self._further.rows(further, len(truth)),
             ]
         )
-        self._add(rows, places)
+        self._add(rows, further, places)
 
     def add_numbers(
         self,
@@ -219,29 +218,24 @@ class Metrics:
         """Add further labelled events of a regression; see `add_classes`."""
         assert isinstance(self._baselines, NumberBaselines)
         truth, answers = np.array(labels, np.float64), np.array(predictions, np.float64)
-        scores = score_numbers(answers, labels)
-        rows = np.vstack(
-            [
-                scores.T,
-                self._baselines.errors(truth).T,
-                truth,
-                answers,
-                *self._further.rows(further, len(truth)),
-            ]
-        )
-        self._add(rows, self._places(at, len(truth)))
+        scores, errors = score_numbers(answers, labels), self._baselines.errors(truth)
+        rows = np.vstack([scores.T, errors.T, truth, answers])
+        self._add(rows, further, self._places(at, len(truth)))
 
     def _places(self, at: Codes | None, n: int) -> Codes:
         return np.arange(self.scored + 1, self.scored + n + 1) if at is None else at
 
-    def _add(self, rows: Floats, places: Codes) -> None:
+    def _add(self, rows: Floats, further: Rows | None, places: Codes) -> None:
         before, self.scored = self.scored, self.scored + len(places)
+        nothing = np.full(len(places), np.nan)
+        rows = np.vstack([rows, *((further or {}).get(name, nothing) for name in self._further)])
         # One after the other, so that the sums do not depend on the division into calls.
         scores = np.concatenate([self._sums[:, None], rows[: len(self._means)]], axis=1)
         self._sums = np.cumsum(scores, axis=1)[:, -1]
-        for one in self._named:
-            one.add(self._named_columns(rows))
-        self._further.add(self._named_columns(rows))
+        columns = self._named_columns(rows)
+        for one in (*self._named, self._coverage, self.slices):
+            if one is not None:
+                one.add(columns)
         # Laid out alike in all calls: columns of one event would be summed in another order.
         rows = np.ascontiguousarray(np.concatenate([self._last, rows], axis=1))
         offset = self.scored - rows.shape[1]
@@ -273,9 +267,9 @@ class Metrics:
         """Figures of the whole stream by name; empty before the first scored event."""
         if not self.scored:
             return {}
-        means = self._sums[:2] / self.scored
-        held = self._further.whole()
-        return self._main(means) | {one.name: one.whole() for one in self._named} | held
+        main, held = self._main(self._sums[:2] / self.scored), self._coverage
+        named = {one.name: one.whole() for one in self._named}
+        return main | named | ({} if held is None else held.whole())
 
     def window(self) -> dict[str, float]:
         """Figures of the last events by name; empty before the first scored event."""
@@ -303,14 +297,24 @@ class Metrics:
         Of each its "events" and the two figures that are always there, of all its events and, as
         "window", of those among the last ones.
         """
-        return self._further.by_slice(self._named_columns(self._last), self._main)
+        if self.slices is None:
+            return {}
+
+        def figures(found: list[tuple[str, int, list[float]]]) -> dict[str, dict[str, Any]]:
+            return {name: {"events": n, **self._main(np.array(two))} for name, n, two in found}
+
+        window = figures(self.slices.window(self._named_columns(self._last)))
+        whole = figures(self.slices.whole())
+        return {name: {**one, "window": window.get(name, {})} for name, one in whole.items()}
 
     def since(self) -> dict[str, int]:
         """After how many scored events a figure began to count, of those that began late.
 
         They are named as in `whole`.
         """
-        begun = {one.name: one.since for one in self._named} | self._further.since()
+        begun = {one.name: one.since for one in self._named}
+        if self._coverage is not None:
+            begun |= dict.fromkeys(self._coverage.names, self._coverage.since)
         return {name: scored for name, scored in begun.items() if scored}
 
     def _named_of(self, rows: Floats) -> dict[str, float]:
@@ -318,7 +322,8 @@ class Metrics:
         return {one.name: one.window(columns) for one in self._named}
 
     def _held_by(self, rows: Floats) -> dict[str, float]:
-        return self._further.window(self._named_columns(rows))
+        held = self._coverage
+        return {} if held is None else held.window(self._named_columns(rows))
 
     def _main_of(self, rows: Floats) -> dict[str, float]:
         # Summed anew each time: figures must not depend on what has left the window.
@@ -351,7 +356,8 @@ class Metrics:
             "baselines": self._baselines.to_json(),
             "confusion": self.confusion.to_json() if self.classification else None,
             "named": [[one.name, one.to_json()] for one in self._named],
-            **self._further.to_json(),
+            "coverage": None if self._coverage is None else self._coverage.to_json(),
+            "slices": None if self.slices is None else self.slices.to_json(),
         }
 
     @classmethod
@@ -381,7 +387,8 @@ class Metrics:
             saved = [name for name, _ in data["named"]]
             is_classifier, events = bool(data["classification"]), window or int(data["window"])
             if names is None:
-                region, slices = Further.wanted(data)
+                region = (data["coverage"] or {}).get("size")
+                slices = (data["slices"] or {}).get("column")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _unreadable(error) from error
         metrics = cls(
@@ -412,7 +419,15 @@ class Metrics:
         saved = dict(data["named"])
         for one in self._named:
             one.resume(saved.get(one.name), self.scored)
-        self._further.resume(data, self.scored, self._named_columns(self._last))
+        if self._coverage is not None:
+            self._coverage.resume(data["coverage"], self.scored)
+        if self.slices is not None:
+            codes = self._named_columns(self._last)[Slices.COLUMN]
+            if (data["slices"] or {}).get("column") != self.slices.column:
+                codes[:] = np.nan
+            self.slices.resume(data["slices"])
+            if not self.slices.fits(codes):
+                raise ValueError("slices of the last events are none of the names")
 
 
 def _unreadable(error: Exception) -> StateError:

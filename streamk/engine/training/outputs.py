@@ -22,6 +22,9 @@ from streamk.engine.training.beside import AlarmWriter, RegionGiver, Scored, ala
 from streamk.errors import InvalidInput
 from streamk.learners.common.prequential import Prequential
 
+Floats = npt.NDArray[np.float64]
+Int64s = npt.NDArray[np.int64]
+
 _REASON = RecordType(
     "Reason",
     (
@@ -158,9 +161,6 @@ def _raw(values: Sequence[Any], i: int, most: int) -> dict[str, Any]:
         return {"value": base64.b64encode(value).decode(), "encoding": "base64", **cut}
 
 
-Floats = npt.NDArray[np.float64]
-
-
 class SliceReader:
     """Reads a column of events as it stands there.
 
@@ -192,27 +192,6 @@ class SliceReader:
         """Return the field of raw events, None of those that lack it or cannot be read."""
         cells = self._read.many(values)
         return [None if isinstance(cell, Rejected) else cell[0] for cell in cells]
-
-
-def beside_of(measured: Floats | None, slices: Floats | None) -> dict[str, Floats]:
-    """Return columns beside the scores of n events.
-
-    Parameters
-    ----------
-    measured : float64 array of shape (n, 2), or None
-        Whether regions held the labels, and their sizes.
-    slices : float64 array of shape (n,), or None
-        Numbers of slices.
-    """
-    found: dict[str, Floats] = {}
-    if measured is not None:
-        found |= dict(zip(Coverage.COLUMNS, measured.T, strict=True))
-    if slices is not None:
-        found[Slices.COLUMN] = slices
-    return found
-
-
-Int64s = npt.NDArray[np.int64]
 
 
 _AT_ONCE = 1024
@@ -342,7 +321,11 @@ class Scoring:
         """
         if not len(at):
             return
-        beside = beside_of(scored.measured, slices)
+        beside: dict[str, Floats] = {}
+        if scored.measured is not None:
+            beside |= dict(zip(Coverage.COLUMNS, scored.measured.T, strict=True))
+        if slices is not None:
+            beside[Slices.COLUMN] = slices
         some = _Added(at, classes, *scored.prequential, scored.labels, beside)
         if self._waiting and not self._waiting[0].goes_with(some):
             self._catch_up()
