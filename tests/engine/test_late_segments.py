@@ -326,7 +326,7 @@ def test_an_object_store_holds_them_too(streams: Path, tmp_path: Path, place: Ob
             options: Any = {"checkpoint": place, "checkpoint_every": 50, "max_events": most}
             job = late_job.engine(streams, sink, **options)
             job.run()
-            assert not job._store.segments._path  # type: ignore[union-attr]
+            assert not job._coordinator._store.segments._path  # type: ignore[union-attr]
             of_models = [path for path in place.iterdir() if (path / "model.safetensors").exists()]
             named = [read_checkpoint(path).segments for path in of_models]
             there = [path.name for path in (place / "held").iterdir()]

@@ -18,7 +18,7 @@ from streamk.engine.evaluation.marks import Marks
 from streamk.engine.order.feed import Feed
 from streamk.engine.order.partitions import Clock
 from streamk.engine.order.sequence import IdleAdvance
-from streamk.engine.recovery.group import Group, Owner, Peers, places
+from streamk.engine.recovery.group import Group, Peers, places
 from streamk.engine.recovery.job import Job, identities, renamed, replaced
 from streamk.engine.recovery.takeover import Revisions, Takeover
 from streamk.engine.training.trainer import Trainer
@@ -39,17 +39,12 @@ class CheckpointCoordinator:
 
     Parameters
     ----------
-    store : Store or None
-    source : Source
-    feed : Feed
-    trainer : Trainer
     sinks : mapping of name to Sink
         Those to be flushed into a checkpoint, and rewound to it.
     config : dict
         Options that a checkpoint and the run that goes on from it must agree in.
     until_end : bool
         Partitions end where they end when the run starts.
-    checkpoints : Checkpoints
     transactions : Transactions, optional
         Those in which sinks write and, where there is a group, offsets are committed.
     """
@@ -73,15 +68,10 @@ class CheckpointCoordinator:
         """Events of the sequence that the last checkpoint covers."""
         self._saved_at: Mapping[str, int] = {}
         """The offsets of the last checkpoint."""
-        self._store = store
-        self._source = source
-        self._feed = feed
-        self._trainer = trainer
-        self._sinks = sinks
-        self._until_end = until_end
-        self._checkpoints = checkpoints
-        self._origin: list[str | int] = []
+        self._store, self._source, self._feed, self._trainer = store, source, feed, trainer
+        self._sinks, self._until_end, self._checkpoints = sinks, until_end, checkpoints
         self._transactions = transactions
+        self._origin: list[str | int] = []
         self._group = Group(source, store, trainer.model.n_events)
         self._revisions = Revisions(source, self._group, trainer)
         self._unsure = False
@@ -262,48 +252,35 @@ class CheckpointCoordinator:
         passes = self._store.noted() if self._store else []
         if not (opened or self._group.shared):
             partitions = self._known(partitions, passes)
-        same, unsaid = set(partitions) == set(self._places), False
-        epoch, absorbed = self._at, len(self._group.absorbed)
+        same, epoch = set(partitions) == set(self._places), self._at
         # A checkpoint has the partitions whose events came in the order of what follows it.
         changed = opened or (bool(partitions) and not same)
         before: dict[str, dict[str, tuple[int, int]]] = {}
         """Beginnings and ends of lineages, by lineage and partition."""
-        owners: dict[str, Owner | None] = {}
         self._group.look_back(partitions)
         for partition in partitions:
-            offset, owner = self._group.committed(partition)
-            owners[partition] = owner
-            begin = offset
-            if begin is None:
-                begin = self._group.beginning(partition, opened=opened)
-            taken = self._group.take(partition, offset, owner, begin)
-            for lineage, run in taken.items():
+            runs, is_new = self._take(partition, passes, opened=opened)
+            changed |= is_new
+            for lineage, run in runs.items():
                 before.setdefault(lineage, {})[partition] = run
-            # Before anything is learned the group knows whose the partition is, and at work.
-            unsaid |= owner.released if owner is not None else self._group.shared
-            if owner is not None:
-                self._revisions.expect(partition, owner)
-            place = self._places.pop(partition, None)
-            if offset is not None and not self._group.is_mine(owner):
-                place = None
-            changed |= self._read(partition, place, begin, known=offset is not None, passes=passes)
+        owners = {name: self._group.committed(name)[1] for name in partitions}
         self._feed.sequencer.replay(passes)
         self._finished = False
-        try:
+        with suppress(Revoked):  # the group has moved on meanwhile; its next assignment comes
+            absorbed = len(self._group.absorbed)
             changed |= self._store is not None and not self._take_over(before)
-            same &= len(self._group.absorbed) == absorbed
-            for lineage in [*self._group.absorbed[absorbed:], self._group.lineage]:
+            new = self._group.absorbed[absorbed:]
+            for lineage in [*new, self._group.lineage]:
                 self._begin_transactions(lineage)  # the dead ones' are ended before their time
             visible = self._transactions is None  # what others wrote beyond their last commit
-            self._revisions.mark(owners if visible else {}, epoch, same=same)
+            self._revisions.mark(owners if visible else {}, epoch, same=same and not new)
             if changed:
                 self.save()
-            else:
-                self._saved_at = self._feed.sequencer.offsets
-                if unsaid:
-                    self._commit()
-        except Revoked:
-            pass  # the group has moved on meanwhile; its next assignment is under way
+                return
+            self._saved_at = self._feed.sequencer.offsets
+            # Before anything is learned the group knows whose the partitions are, and at work.
+            if any(owner.released if owner else self._group.shared for owner in owners.values()):
+                self._commit()
 
     def _known(self, partitions: Sequence[str], passes: Sequence[IdleAdvance]) -> list[str]:
         """Return the partitions that the run before has read; new ones are read behind them.
@@ -320,33 +297,33 @@ class CheckpointCoordinator:
             self._feed.read_first({name: end for name, end in ends.items() if end is not None})
         return kept
 
-    def _read(
-        self,
-        partition: str,
-        place: Mapping[str, Any] | None,
-        begin: int,
-        *,
-        known: bool,
-        passes: list[IdleAdvance],
-    ) -> bool:
-        """Read a partition; True if that is something that no checkpoint has.
+    def _take(
+        self, partition: str, passes: list[IdleAdvance], *, opened: bool
+    ) -> tuple[dict[str, tuple[int, int]], bool]:
+        """Take a partition and read it.
 
         From its place in the sequence, if it has one, with the passes there; else, or if the group
-        knows better, from `begin`.
+        knows better, from where it is to begin. Returns where the lineages before began and
+        stopped, and whether there is something now that no checkpoint has.
         """
-        if place is None:
-            noted = [one.offset for one in passes if one.partition == partition and not known]
-            offset, end, clock = min([begin, *noted]), None, Clock.at(self._feed.sequencer.clock)
+        offset, owner = self._group.committed(partition)
+        begin = self._group.beginning(partition, opened=opened) if offset is None else offset
+        runs = self._group.take(partition, offset, owner, begin)
+        if owner is not None:
+            self._revisions.expect(partition, owner)
+        place = self._places.pop(partition, None)
+        if place is None or (offset is not None and not self._group.is_mine(owner)):
+            noted = [one.offset for one in passes if one.partition == partition and offset is None]
+            at, end, clock = min([begin, *noted]), None, Clock.at(self._feed.sequencer.clock)
+            is_new = True
         else:
-            offset, clock = begin if known else place["offset"], Clock.from_json(place)
-            end = None if self._finished else place["end"]
+            at, clock = place["offset"] if offset is None else begin, Clock.from_json(place)
+            end, is_new = None if self._finished else place["end"], False
             passes += [IdleAdvance(partition, *record) for record in place["passes"]]
-        is_new = place is None
         if end is None and self._until_end:
             end, is_new = self._source.end(partition), True
-        end = end if self._until_end else None
-        self._feed.assign(partition, offset, clock=clock, end=end)
-        return is_new
+        self._feed.assign(partition, at, clock=clock, end=end if self._until_end else None)
+        return runs, is_new
 
     def _take_over(self, before: Mapping[str, Mapping[str, tuple[int, int]]]) -> bool:
         """Take over the models of dead members; True if checkpoints hold all of them."""
@@ -445,27 +422,30 @@ class CheckpointCoordinator:
         self._trainer.settle()
         # Outputs first: a checkpoint says that everything before it has been written.
         marks = {name: sink.mark() for name, sink in self._sinks.items()}
-        feed, trainer = self._feed, self._trainer
-        if self._resumed is not None and feed.sequencer.events > self._resumed:
+        sequencer, trainer = self._feed.sequencer, self._trainer
+        if self._resumed is not None and sequencer.events > self._resumed:
             self._restarts.add([self._resumed])
             self._resumed = None
-        body = {
+        body = self._body() | {"marks": marks}
+        give_back()  # before the state takes as much as the model
+        self._at = self._store.save(body, trainer.model.state(), trainer.held_state())
+        self.saved_events, self._saved_at = sequencer.events, sequencer.offsets
+        self._commit(released=released)
+        self.commits += 1
+
+    def _body(self) -> dict[str, Any]:
+        """Return what a checkpoint says of the run, but for the model."""
+        return {
             **self._job.to_json(),
             **self._group.to_json(),
             "origin": self._origin,
-            "identities": identities(self._source, feed.sequencer.offsets),
-            "finished": feed.exhausted,
-            "feed": feed.to_json(),
-            "training": trainer.to_json(),
+            "identities": identities(self._source, self._feed.sequencer.offsets),
+            "finished": self._feed.exhausted,
+            "feed": self._feed.to_json(),
+            "training": self._trainer.to_json(),
             "restarts": self._restarts.to_json(),
-            "marks": marks,
             "sinks": {name: _address(sink) for name, sink in self._sinks.items()},
         }
-        give_back()  # before the state takes as much as the model
-        self._at = self._store.save(body, trainer.model.state(), trainer.held_state())
-        self.saved_events, self._saved_at = feed.sequencer.events, feed.sequencer.offsets
-        self._commit(released=released)
-        self.commits += 1
 
     @property
     def is_current(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from connectors.base import Source
 from connectors.errors import BadRecord
@@ -20,36 +21,20 @@ from streamk.learners.common.base import Learner
 _log = logging.getLogger("streamk.engine")
 
 
+@dataclass(frozen=True)
 class Takeover:
-    """Takes over what dead members have learned, or reports it as lost.
+    """Takes over what dead members have learned, or reports it as lost."""
 
-    Parameters
-    ----------
-    store : Store
-    group : Group
-    trainer : Trainer
-    feed : Feed
-    fits : function
-        Tells of a checkpoint whether it is of the same job.
-    opened : function
-        Returns the model of a checkpoint.
-    save : function
-        Writes a checkpoint of this member and commits it.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        group: Group,
-        trainer: Trainer,
-        feed: Feed,
-        fits: Callable[[Checkpoint], bool],
-        opened: Callable[[Checkpoint], Learner],
-        save: Callable[[], None],
-    ) -> None:
-        self._store, self._group = store, group
-        self._trainer, self._feed = trainer, feed
-        self._fits, self._opened, self._save = fits, opened, save
+    store: Store
+    group: Group
+    trainer: Trainer
+    feed: Feed
+    fits: Callable[[Checkpoint], bool]
+    """Tells of a checkpoint whether it is of the same job."""
+    opened: Callable[[Checkpoint], Learner]
+    """Returns the model of a checkpoint."""
+    save: Callable[[], None]
+    """Writes a checkpoint of this member and commits it."""
 
     def run(self, before: Mapping[str, Mapping[str, tuple[int, int]]]) -> bool:
         """Take over what can be; True if checkpoints hold all there is to know.
@@ -64,12 +49,12 @@ class Takeover:
         Revoked
             If the group has moved on.
         """
-        saved, peers = True, Peers.of(self._store)
+        saved, peers = True, Peers.of(self.store)
         elsewhere = []
         for lineage, runs in before.items():
             if self._has(lineage):
                 continue
-            member = f"{self._group.slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
+            member = f"{self.group.slots.get(lineage, 'another member')}, lineage {lineage[:8]}"
             try:
                 if peers.absorbed(lineage):
                     elsewhere.append(lineage)
@@ -78,7 +63,7 @@ class Takeover:
             except (StateError, InvalidInput, BadRecord) as error:
                 saved = False
                 for partition, (start, stop) in runs.items():
-                    self._feed.miss(partition, start, stop, f"learned by {member}: {error}")
+                    self.feed.miss(partition, start, stop, f"learned by {member}: {error}")
         # One that has absorbed another may have died before the group heard of it, so that none
         # but the absorbed one's partitions lead to it.
         for lineage in elsewhere:
@@ -93,7 +78,7 @@ class Takeover:
 
     def _has(self, lineage: str) -> bool:
         """Return whether this member's model has what a lineage has learned."""
-        return lineage in (self._group.lineage, *self._group.absorbed)
+        return lineage in (self.group.lineage, *self.group.absorbed)
 
     def _take_over(
         self, path: Location, lineage: str, runs: Mapping[str, tuple[int, int]], reason: str
@@ -102,57 +87,48 @@ class Takeover:
 
         Raises `StateError` if there is nothing in it that can be used.
         """
-        with dead_member(self._store, path, lineage, self._group.agrees) as found:
+        with dead_member(self.store, path, lineage, self.group.agrees) as found:
             # Another one may have been faster while this one waited for the lock.
-            if found is not None and not Peers.of(self._store).absorbed(lineage):
+            if found is not None and not Peers.of(self.store).absorbed(lineage):
                 self._absorb(found, runs, f"{reason}: not in {found.path}")
-                self._save()  # before its slot is free again
+                self.save()  # before its slot is free again
                 _log.info("took over what %s had learned", found.path)
 
     def _absorb(self, found: Checkpoint, runs: Mapping[str, tuple[int, int]], reason: str) -> None:
         """Merge the model of a checkpoint, and report what was committed and is not in it."""
         known = places(found.body)
-        if self._trainer.learns:
+        if self.trainer.learns:
             self._merge(found)
-        self._feed.add_lost_of(found.body["feed"]["lost"])
+        self.feed.add_lost_of(found.body["feed"]["lost"])
         for partition, (start, stop) in runs.items():
-            self._feed.miss(partition, known.get(partition, start), stop, reason)
+            self.feed.miss(partition, known.get(partition, start), stop, reason)
 
     def _merge(self, found: Checkpoint) -> None:
-        if not self._fits(found):
+        if not self.fits(found):
             raise StateError("it started from another model")
-        n_events, body = self._trainer.model.n_events, found.body
-        other, schema = self._opened(found), body["training"]["schema"]
+        n_events, body = self.trainer.model.n_events, found.body
+        other, schema = self.opened(found), body["training"]["schema"]
         if schema is not None:
-            common = self._group.in_common(n_events, body, other.n_events)
-            self._trainer.absorb(other, Schema.from_json(schema), common)
-        self._group.absorb(body, other.n_events)
+            common = self.group.in_common(n_events, body, other.n_events)
+            self.trainer.absorb(other, Schema.from_json(schema), common)
+        self.group.absorb(body, other.n_events)
 
 
+@dataclass
 class Revisions:
-    """Tells the trainer of each partition up to which offset its predictions are revisions.
+    """Tells the trainer of each partition up to which offset its predictions are revisions."""
 
-    Parameters
-    ----------
-    source : Source
-    group : Group
-    trainer : Trainer
-
-    Attributes
-    ----------
-    written : dict of partition to int
-        The offset up to which predictions may be there from before.
-    """
-
-    def __init__(self, source: Source, group: Group, trainer: Trainer) -> None:
-        self._source, self._group, self._trainer = source, group, trainer
-        self.written: dict[str, int] = {}
+    source: Source
+    group: Group
+    trainer: Trainer
+    written: dict[str, int] = field(default_factory=dict)
+    """The offset up to which predictions may be there from before, by partition."""
 
     def expect(self, partition: str, owner: Owner) -> None:
         """Take note of the predictions that may be there of events still to come."""
         written = owner.until
         if not owner.released:
-            written = max(written, self._source.end(partition) or 0)
+            written = max(written, self.source.end(partition) or 0)
         self.written[partition] = written
 
     def mark(self, owners: Mapping[str, Owner | None], epoch: int | None, *, same: bool) -> None:
@@ -168,13 +144,13 @@ class Revisions:
             Whether it goes on with the same partitions and models. If each last commit is of that
             checkpoint too, what was written after it is written again with the same values.
         """
-        if not self._group.shared:
+        if not self.group.shared:
             return
         again = same and all(
-            owner is not None and self._group.is_mine(owner) and owner.epoch == epoch
+            owner is not None and self.group.is_mine(owner) and owner.epoch == epoch
             for owner in owners.values()
         )
-        self._trainer.revised = {
+        self.trainer.revised = {
             partition: owner.until if again else self.written[partition]
             for partition, owner in owners.items()
             if owner is not None
