@@ -90,7 +90,6 @@ class Display:
     ----------
     on_progress : function of a Snapshot, optional
         Without one nothing is shown.
-    pace : Pace
     """
 
     def __init__(self, on_progress: Callable[[Snapshot], None] | None, pace: Pace) -> None:
@@ -124,46 +123,41 @@ class Display:
         """
         if self._on_progress is None:
             return
-        sequencer = feed.sequencer
         trainer.settle()
+        sequencer, counts, metrics = feed.sequencer, trainer.counts, trainer.metrics
         lag = source.lag()
         snapshot = Snapshot(
             events=sequencer.events,
-            learned=trainer.counts.learned,
-            predicted=trainer.counts.predicted,
-            bad=sum(trainer.counts.bad.values()),
+            learned=counts.learned,
+            predicted=counts.predicted,
+            bad=counts.n_bad,
             events_per_s=self._pace.rate(sequencer.events),
             lag=None if lag is None else lag + sequencer.buffered,
             features=trainer.model.n_features,
             model_bytes=trainer.model.nbytes,
             process_bytes=process_bytes(),
-            whole=trainer.metrics.whole(),
-            window=trainer.metrics.window(),
-            baselines=trainer.metrics.baselines()["window"],
+            whole=metrics.whole(),
+            window=metrics.window(),
+            baselines=metrics.baselines()["window"],
             epoch=epoch,
             trouble=trouble,
             contest=trainer.model.standings,
-            slices=trainer.metrics.by_slice(),
+            slices=metrics.by_slice(),
             alarms={} if trainer.alarms is None else dict(trainer.alarms.counts),
-            bad_kinds=dict(trainer.counts.bad),
-            tombstones=trainer.counts.tombstones,
+            bad_kinds=dict(counts.bad),
+            tombstones=counts.tombstones,
         )
         if last and self._shown is not None and snapshot.events == self._shown.events:
             snapshot = replace(snapshot, events_per_s=self._shown.events_per_s)
-        if not last or self._is_news(snapshot):
+        # At the end it is news if it tells more of the stream and the model than the last one did.
+        shown, size = self._shown, snapshot.process_bytes
+        if not last or shown is None or snapshot != replace(shown, process_bytes=size):
             self._tell(snapshot)
 
     def show_again(self, trouble: str | None) -> None:
         """Show the last snapshot with what is wrong, from another thread, while the run waits."""
         if self._shown is not None and self._pace.overdue():
             self._tell(replace(self._shown, events_per_s=0.0, trouble=trouble))
-
-    def _is_news(self, snapshot: Snapshot) -> bool:
-        """Return whether a snapshot tells more than the last one, of the stream and the model."""
-        shown = self._shown
-        return shown is None or shown != replace(
-            snapshot, events_per_s=shown.events_per_s, process_bytes=shown.process_bytes
-        )
 
     def _tell(self, snapshot: Snapshot) -> None:
         if self._on_progress is not None:

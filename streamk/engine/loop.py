@@ -255,7 +255,7 @@ class Engine:
             if sequencer.ready:
                 self._take()
             elif self._feed.exhausted:
-                if not self._feed.has_last:
+                if not self._feed.last:
                     return "end"
                 self._save_before_last()
             else:
@@ -273,14 +273,15 @@ class Engine:
 
     def _take(self) -> None:
         """Take the next events, and save where a checkpoint is due after them."""
-        ready = -1
+        share, ready = self._share(), -1
         # Where more than usual are wanted at once, read on while more are there at once.
-        while self._share() > _MOST and ready < self._feed.sequencer.ready < self._share():
+        while share > _MOST and ready < self._feed.sequencer.ready < share:
             ready = self._feed.sequencer.ready
             self._feed.poll(0.0)
+            share = self._share()
         sequencer = self._feed.sequencer  # only now: a rebalance may have replaced or emptied it
         if sequencer.ready:
-            self._trainer.take(sequencer.take(self._share()))
+            self._trainer.take(sequencer.take(share))
             if self._saving.is_due(sequencer.events):
                 self._saving.save(sequencer.events)
 

@@ -96,13 +96,7 @@ class Report:
 
 
 def report_of(
-    trainer: Trainer,
-    feed: Feed,
-    *,
-    stopped: Stopped,
-    epoch: int | None,
-    first: int,
-    seconds: float,
+    trainer: Trainer, feed: Feed, *, stopped: Stopped, epoch: int | None, first: int, seconds: float
 ) -> Report:
     """Return the report of a run that began after `first` events and took so many seconds."""
     return Report(

@@ -22,12 +22,7 @@ _REST = 0.5
 class Again:
     """Has a run go on from its last committed checkpoint where a transaction was aborted.
 
-    Parameters
-    ----------
-    coordinator : CheckpointCoordinator
-    feed : Feed
-    stopping : function
-        Tells whether the run was asked to stop.
+    `stopping` tells whether the run was asked to stop.
     """
 
     def __init__(
@@ -64,11 +59,6 @@ class Saving:
 
     What is learned does not depend on when a checkpoint is written, so a disk that is full for a
     while costs nothing but the time that a crash would throw the run back.
-
-    Parameters
-    ----------
-    coordinator : CheckpointCoordinator
-    checkpoints : Checkpoints
     """
 
     def __init__(self, coordinator: CheckpointCoordinator, checkpoints: Checkpoints) -> None:
@@ -98,11 +88,7 @@ class Saving:
     def save(self, events: int, *, last: bool = False) -> bool:
         """Write one after so many events; False if the group refused it and the run went back.
 
-        Parameters
-        ----------
-        events : int
-        last : bool
-            Nothing comes after it, so that a failure is final.
+        After the `last` one nothing comes, so that its failure is final.
 
         Raises
         ------

@@ -164,7 +164,7 @@ class LateTrainer(Trainer):
             some.X = np.nan_to_num(some.X)
         if self._scoring.slice is not None:
             order = sorted((x, row) for row, x in enumerate(some.rows) if x >= 0)
-            some.slices = self._scoring.slices_of([batch.values[row] for _, row in order])
+            some.slices = self._scoring.slices_of(batch.values, [row for _, row in order])
         refused = some.bad[0] if some.bad and self._raises else None
         whole = some.batch
         if refused is not None:

@@ -69,11 +69,7 @@ class DirectoryStore(Store):
     path: Path
 
     def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        *,
-        alone: bool = False,
-        key: Key | None = None,
+        self, directory: str | os.PathLike[str], *, alone: bool = False, key: Key | None = None
     ) -> None:
         super().__init__(Path(directory), key=key)
         self._lock = -1

@@ -186,14 +186,7 @@ class Untrusted(StateError):
 
 
 class Key:
-    """A secret to sign with, which shows itself nowhere.
-
-    Parameters
-    ----------
-    secret : bytes
-    path : Path
-        The file that it came from, for messages.
-    """
+    """A secret to sign with, which shows itself nowhere; messages name the file it came from."""
 
     __slots__ = ("_secret", "path")
 
@@ -272,12 +265,6 @@ def sealed(manifest: Mapping[str, Any], key: Key | None) -> bytes:
 def read_manifest(path: Location, key: Key | None) -> dict[str, Any]:
     """Read a manifest, whose digest is checked, and its signature if there is a key.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    key : Key, optional
-
     Raises
     ------
     StateError
@@ -343,14 +330,9 @@ _HEXADECIMAL = 64
 
 
 class Journal:
-    """The journal of one checkpoint.
+    """The journal of one checkpoint, whose lines are signed if there is a key.
 
-    Parameters
-    ----------
-    path : Path
-        ``member-0/00000007.journal``; it need not be there yet.
-    key : Key, optional
-        What its lines are signed with.
+    Its file, ``member-0/00000007.journal``, need not be there yet.
     """
 
     def __init__(self, path: Path, key: Key | None = None) -> None:

@@ -19,15 +19,7 @@ Place = str | os.PathLike[str] | Remote
 
 
 def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
-    """Return the store of the job, or of one of its members.
-
-    Parameters
-    ----------
-    directory : Path or Remote
-    alone : bool
-        The job is that of a single process.
-    key : Key, optional
-        What is written is signed with it.
+    """Return the store of the job, which is `alone` if of a single process, or of one member.
 
     Raises
     ------
@@ -48,19 +40,10 @@ def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
 
 
 def marker(directory: Location) -> object:
-    """Return a value that is another one once there is a newer checkpoint.
+    """Return a value that is another one once a job, or a place inside it, has a newer checkpoint.
 
-    Of an object store one small object is read, of a directory the names in it.
-
-    Parameters
-    ----------
-    directory : Path or Remote
-        The place of a job, or one inside it.
-
-    Raises
-    ------
-    OSError
-        If an object store is away.
+    Of an object store one small object is read, of a directory the names in it. Raises `OSError` if
+    an object store is away.
     """
     if not isinstance(directory, Path):
         return directory.marker()

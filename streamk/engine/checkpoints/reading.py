@@ -142,18 +142,11 @@ def read_checkpoint(path: str | os.PathLike[str] | Remote, key: Key | None = Non
         )
     _check_files(path, found, wanted, wanted)
     state = _read_state(path / MODEL, manifest["model"], expected[MODEL])
-    held = (
-        _read_state(path / HELD, manifest["held"], expected[HELD]) if "held" in manifest else None
-    )
-    return Checkpoint(
-        path,
-        manifest["epoch"],
-        manifest["engine"],
-        state,
-        "hmac" in manifest,
-        held,
-        _written(path, manifest),
-    )
+    held = None
+    if "held" in manifest:
+        held = _read_state(path / HELD, manifest["held"], expected[HELD])
+    epoch, body, signed = manifest["epoch"], manifest["engine"], "hmac" in manifest
+    return Checkpoint(path, epoch, body, state, signed, held, _written(path, manifest))
 
 
 def _written(path: Location, manifest: Mapping[str, Any]) -> float:
@@ -170,7 +163,12 @@ def _written(path: Location, manifest: Mapping[str, Any]) -> float:
 
 def _read_state(path: Location, header: Any, digest: Any) -> State:
     """Read a state whose header is in the manifest. Raises `StateError`."""
-    data = _read_arrays(path)
+    with reading(path) as (file, size):  # whole, once its header has shown to fit its size
+        beginning = file.read(8)
+        beginning += file.read(header_bytes(beginning, size, path) - 8)
+        places(beginning, size, path)
+        file.seek(0)
+        data = file.read(size)
     if hashlib.sha256(data).hexdigest() != digest:
         raise StateError(f"{path}: is damaged, its SHA-256 is not the manifest's")
     try:
@@ -336,16 +334,6 @@ def _check_files(
             raise StateError(f"{path / name}: does not belong into a checkpoint")
         if size is None:
             raise StateError(f"{path / name}: is not a regular file")
-
-
-def _read_arrays(path: Location) -> bytes:
-    """Read the arrays' file, once its header has shown to fit its size."""
-    with reading(path) as (file, size):
-        beginning = file.read(8)
-        beginning += file.read(header_bytes(beginning, size, path) - 8)
-        places(beginning, size, path)
-        file.seek(0)
-        return file.read(size)
 
 
 def _read_manifest(path: Location, key: Key | None) -> dict[str, Any]:

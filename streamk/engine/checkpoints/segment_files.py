@@ -132,13 +132,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def read_segment(path: Location, name: str) -> bytes:
-    """Return what a shared file holds.
-
-    Parameters
-    ----------
-    path : Path or Remote
-    name : str
-        Its name in checkpoints.
+    """Return what a shared file holds, which has this name in checkpoints.
 
     Raises
     ------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -79,13 +79,7 @@ class Order(Checked):
 class Feed:
     """Keeps a `Sequencer` supplied from a source, within bounds.
 
-    Parameters
-    ----------
-    source : Source
-    order : Order
-    data_loss : "fail", "earliest" or "latest"
-    until_end : bool
-        Of a partition that comes later, what is there then is read.
+    Of a partition that comes later, what is there then is read if `until_end` says so.
     """
 
     def __init__(
@@ -104,7 +98,8 @@ class Feed:
         self._shared = group_of(source) is not None
         self.journal: Callable[[list[IdleAdvance]], None] = lambda _: None
         """Makes passes durable; set where there are checkpoints."""
-        self._last: dict[str, Chunk] = {}
+        self.last: dict[str, Chunk] = {}
+        """Events to come that the next run may find otherwise, by partition."""
         self.provisional: dict[str, int] = {}
         """Positions of what was taken in by `add_last`, by partition."""
         self._learned: dict[str, list[list[int]]] = {}
@@ -127,7 +122,10 @@ class Feed:
         """Read `partition` from `offset`."""
         self.sequencer.assign(partition, offset, clock=clock, end=end)
         self._note_range(partition, offset)
-        self._seek(partition, offset)
+        try:
+            self._source.seek(partition, offset)
+        except OffsetOutOfRange as error:
+            self._recover(error)
 
     def read_first(self, ends: Mapping[str, int]) -> None:
         """Have partitions read up to there before any that is not assigned.
@@ -142,7 +140,7 @@ class Feed:
         self._learned = self.learned
         self.sequencer.drop(self.sequencer.partitions)
         self._held = None
-        self._last = {}
+        self.last = {}
         self._waiting_since = None
         return places
 
@@ -196,20 +194,15 @@ class Feed:
         if at is None or at > chunk.offsets[-1]:
             return chunk
         place = int(np.searchsorted(chunk.offsets, at))
-        self._last[chunk.partition] = chunk.slice(place, len(chunk))
+        self.last[chunk.partition] = chunk.slice(place, len(chunk))
         return chunk.slice(0, place)
-
-    @property
-    def has_last(self) -> bool:
-        """Return whether there is something to come that the next run may find otherwise."""
-        return bool(self._last)
 
     def add_last(self) -> None:
         """Take in what was set aside. No checkpoint may be written from here on."""
-        self.provisional = {name: int(chunk.offsets[0]) for name, chunk in self._last.items()}
-        for name in sorted(self._last):
-            self.sequencer.add(self._last[name])
-        self._last = {}
+        self.provisional = {name: int(chunk.offsets[0]) for name, chunk in self.last.items()}
+        for name in sorted(self.last):
+            self.sequencer.add(self.last[name])
+        self.last = {}
 
     def unfinished(self, *, saved: bool) -> tuple[str, ...]:
         """Return a sentence for everything that was not read, or is read again.
@@ -231,7 +224,8 @@ class Feed:
         there, known = source.partitions(), sequencer.partitions
         if len(there) == len(known):
             return
-        self._first = {name: end for name, end in self._first.items() if self._lacks(name, end)}
+        first, unfinished = self._first.items(), sequencer.unfinished
+        self._first = {n: end for n, end in first if n in unfinished and self._lacks(n, end)}
         if self._first:
             return
         places = {name: source.start(name) for name in there if name not in known}
@@ -247,7 +241,7 @@ class Feed:
         at = self.sequencer.next_offset(partition)
         if at < end and self._positioned is not None:
             at = self._positioned.position(partition)
-        return at < end and partition in self.sequencer.unfinished
+        return at < end
 
     @property
     def _kept_back(self) -> frozenset[str]:
@@ -312,20 +306,12 @@ class Feed:
         if self.sequencer.ends[partition] is not None:
             return False
         try:
-            end, at = self._source.end(partition), self.sequencer.next_offset(partition)
+            end = self._source.end(partition)
         except Unavailable:
             return False  # nobody knows, and the run waits
-        if end is not None and at < end and self._positioned is not None:
-            at = self._positioned.position(partition)
-        return end is None or at >= end
+        return end is None or not self._lacks(partition, end)
 
     # --- holes ------------------------------------------------------------------------------------
-
-    def _seek(self, partition: str, offset: int) -> None:
-        try:
-            self._source.seek(partition, offset)
-        except OffsetOutOfRange as error:
-            self._recover(error)
 
     def _recover(self, error: OffsetOutOfRange) -> None:
         """The next offset of a partition does not exist: follow the policy."""
@@ -355,11 +341,7 @@ class Feed:
     def begin_anew(self, places: Mapping[str, Any], replaced: Mapping[str, str]) -> None:
         """Move the places of partitions that others of their names have replaced in the source.
 
-        Parameters
-        ----------
-        places : mapping of partition to its place
-        replaced : mapping of partition to words
-            How each is another.
+        `replaced` says how each is another.
 
         Raises
         ------
@@ -384,21 +366,10 @@ class Feed:
     def record_lost(self, partition: str, start: int, stop: int, reason: str) -> None:
         """Put a range of offsets that this model will never hold on record."""
         if start < stop:
-            self.lost.append(
-                {"partition": partition, "start": start, "stop": stop, "reason": reason}
-            )
-            _log.warning(
-                "lost: %s offsets, %d to %d, of partition %s, %s",
-                f"{stop - start:,}",
-                start,
-                stop,
-                partition,
-                reason,
-            )
-
-    def add_lost_of(self, lost: Iterable[Lost]) -> None:
-        """Keep on record what another one had lost."""
-        self.lost += [dict(one) for one in lost if one not in self.lost]
+            lost = {"partition": partition, "start": start, "stop": stop, "reason": reason}
+            self.lost.append(lost)
+            words = "lost: %s offsets, %d to %d, of partition %s, %s"
+            _log.warning(words, f"{stop - start:,}", start, stop, partition, reason)
 
     def miss(self, partition: str, start: int, stop: int, reason: str) -> None:
         """As `record_lost`, but for what was learned here or is on record already."""

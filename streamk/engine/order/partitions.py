@@ -81,15 +81,7 @@ class Batch:
     def slice(self, start: int, stop: int) -> Batch:
         """Events `start` to `stop`, counted inside this batch."""
         cut = slice(start, stop)
-        return Batch(
-            self.names,
-            self.codes[cut],
-            self.offsets[cut],
-            self.timestamps[cut],
-            self.clocks[cut],
-            self.values[cut],
-            None if self.keys is None else self.keys[cut],
-        )
+        return self._picked(cut, self.values[cut], None if self.keys is None else self.keys[cut])
 
     @staticmethod
     def join(parts: Sequence[Batch]) -> Batch:
@@ -117,15 +109,12 @@ class Batch:
             values = Rows(self.values.X[order], y)
         else:
             values = [self.values[i] for i in picks]
-        return Batch(
-            self.names,
-            self.codes[order],
-            self.offsets[order],
-            self.timestamps[order],
-            self.clocks[order],
-            values,
-            None if self.keys is None else [self.keys[i] for i in picks],
-        )
+        keys = None if self.keys is None else [self.keys[i] for i in picks]
+        return self._picked(order, values, keys)
+
+    def _picked(self, at: Any, values: Sequence[Any], keys: list[bytes | None] | None) -> Batch:
+        codes, offsets = self.codes[at], self.offsets[at]
+        return Batch(self.names, codes, offsets, self.timestamps[at], self.clocks[at], values, keys)
 
 
 def nbytes(values: Sequence[Any]) -> int:
@@ -361,9 +350,8 @@ class PartitionBuffer:
         if not self.skipped:
             return self.origin
         first, n = self.admitted[0], self.skipped
-        return _advance(
-            first.before, first.offsets[:n], first.timestamps[:n], first.passes, self.skew
-        )[0]
+        offsets, times = first.offsets[:n], first.timestamps[:n]
+        return _advance(first.before, offsets, times, first.passes, self.skew)[0]
 
     def start_over(self) -> None:
         """Forget what is buffered."""

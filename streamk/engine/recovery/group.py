@@ -147,11 +147,6 @@ def dead_member(
         os.close(held)
 
 
-def lineages(body: Mapping[str, Any]) -> list[str]:
-    """Return the lineages that are in the model of a checkpoint: its own and those it absorbed."""
-    return [str(body["lineage"]), *map(str, body["absorbed"])]
-
-
 _MOST = 48
 """Lineages that a commit names, the last ones: brokers take 4,096 bytes with a commit."""
 
@@ -228,11 +223,7 @@ class Owner:
     def stop_of(self, lineage: str, offset: int) -> int | None:
         """Return where a lineage stopped, None if it has never had the partition.
 
-        Parameters
-        ----------
-        lineage : str
-        offset : int
-            The committed one, where this owner has stopped.
+        This owner has stopped at the committed `offset`.
         """
         if lineage == self.lineage:
             return offset
@@ -244,8 +235,6 @@ class Group:
 
     Parameters
     ----------
-    source : Source
-    store : Store or None
     given : int
         Events in the model that it begins with.
     """
@@ -294,7 +283,8 @@ class Group:
         there.pop(self.lineage, None)
         for name, events in there.items():
             self._others[name] = max(events, self._others.get(name, 0))
-        self.absorbed += [name for name in lineages(body) if name not in self.absorbed]
+        in_it = [str(body["lineage"]), *map(str, body["absorbed"])]
+        self.absorbed += [name for name in in_it if name not in self.absorbed]
 
     # --- what the group says ----------------------------------------------------------------------
 
@@ -456,12 +446,7 @@ def transactions_of(
 ) -> Transactions | None:
     """Return the transactions of all sinks that can write in one; None without `seconds`.
 
-    Parameters
-    ----------
-    source : Source
-    sinks : iterable of Sink
-    seconds : float, optional
-        Time in which each is to be committed.
+    That is the time in which each is to be committed.
 
     Raises
     ------

@@ -99,7 +99,8 @@ class Takeover:
         known = places(found.body)
         if self.trainer.learns:
             self._merge(found)
-        self.feed.add_lost_of(found.body["feed"]["lost"])
+        lost = self.feed.lost
+        lost += [dict(one) for one in found.body["feed"]["lost"] if one not in lost]
         for partition, (start, stop) in runs.items():
             self.feed.miss(partition, known.get(partition, start), stop, reason)
 
@@ -134,15 +135,9 @@ class Revisions:
     def mark(self, owners: Mapping[str, Owner | None], epoch: int | None, *, same: bool) -> None:
         """Mark predictions that others may have written before with other values as revisions.
 
-        Parameters
-        ----------
-        owners : mapping of partition to Owner or None
-            Of the last commit of each partition that was assigned.
-        epoch : int or None
-            Of the checkpoint that the run goes on from.
-        same : bool
-            Whether it goes on with the same partitions and models. If each last commit is of that
-            checkpoint too, what was written after it is written again with the same values.
+        The run goes on from the checkpoint of an epoch; if it does so with the same partitions and
+        models, and the last commit of each is of that checkpoint, of these `owners`, what was
+        written after it is written again with the same values.
         """
         if not self.group.shared:
             return

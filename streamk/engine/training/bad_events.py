@@ -171,21 +171,10 @@ class BadEvents:
             self._dead_letters.write([dead_letter(batch, event) for event in bad])
 
     def check(self, records: Sequence[int], bad: Set[int], counts: Counts) -> None:
-        """Check after each of the last events that not too many could not be used.
+        """Check after each of the last events, by their rows, that not too many could not be used.
 
-        Parameters
-        ----------
-        records : sequence of int
-            The rows of the events.
-        bad : set of int
-            The rows of those that could not.
-        counts : Counts
-            Of all events so far.
-
-        Raises
-        ------
-        EngineError
-            If there are too many.
+        Those that could not are of the rows `bad`; `counts` is of all events so far. Raises
+        `EngineError` if there are too many.
         """
         n, events = len(records), counts.events
         before = events - n
@@ -213,11 +202,7 @@ def tombstones_apart(
 ) -> tuple[list[BadEvent], set[int]]:
     """Return what of this cannot be used, and the rows that tell of a deletion and are no events.
 
-    Parameters
-    ----------
-    bad : sequence of BadEvent
-    values : sequence
-        The records, as they came: those without a value are such, too.
+    Records that have come without a value are such, too.
     """
     if not bad:
         return [], set()

@@ -16,13 +16,7 @@ from streamk.learners.explaining import Event, Fields
 
 
 class EventFields:
-    """Reads the fields of raw events as they stand there.
-
-    Parameters
-    ----------
-    source : Source
-        Of the events.
-    """
+    """Reads the fields of raw events of a source as they stand there."""
 
     def __init__(self, source: Source) -> None:
         self._places = Fields()
@@ -154,15 +148,8 @@ def warn(sentences: Iterable[str]) -> None:
 class NameCheck:
     """Warns of names that are of no use: those of a run that no event has, and the other way round.
 
-    These are ignored fields, a label and a slice, or, where nothing is learned, fields of the
-    events that the model does not have.
-
-    Parameters
-    ----------
-    schema : Schema
-    slice_by : str or int, optional
-        The field whose values have figures of their own.
-    learns : bool, default True
+    These are ignored fields, a label and the field `slice_by` whose values have figures of their
+    own, or, where nothing is learned, fields of the events that the model does not have.
     """
 
     def __init__(
@@ -235,11 +222,6 @@ class _Fields(Expected):
 
 class LabelCheck:
     """Counts how many of the first labels differ: where most do, they are no classes.
-
-    Parameters
-    ----------
-    label : str, int or None
-        The label's field.
 
     Examples
     --------

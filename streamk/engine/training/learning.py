@@ -151,9 +151,7 @@ def without(
     return (
         Decoded(decoded.X[kept], y, decoded.good[kept], bad, growth),
         found._replace(
-            prequential=some_of(found.prequential, kept),
-            details=details,
-            measured=measured,
+            prequential=some_of(found.prequential, kept), details=details, measured=measured
         ),
     )
 

@@ -187,12 +187,12 @@ class Details:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the details that are wanted."""
-        wanted = {
-            "interval": self.interval is not None,
-            "prediction_set": self.prediction_set is not None,
-            "reasons": self.explain,
-        }
-        return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+        return (*(name for name, _ in self._levels), *["reasons"] * self.explain)
+
+    @property
+    def _levels(self) -> list[tuple[str, float]]:
+        levels = ("interval", self.interval), ("prediction_set", self.prediction_set)
+        return [(name, level) for name, level in levels if level is not None]
 
     def check(self, model: Learner) -> None:
         """Raise `InvalidInput` if a model cannot give them, or one that may become champion."""
@@ -202,9 +202,8 @@ class Details:
             return
         if self.explain and not model.takes_missing:
             raise InvalidInput("reasons are for models that take missing values")
-        for name in ("interval", "prediction_set"):
-            level = getattr(self, name)
-            if level is not None and not 0.0 < level <= 0.99:
+        for name, level in self._levels:
+            if not 0.0 < level <= 0.99:
                 raise InvalidInput(f"{name}={shown(level)} must lie between 0 and 0.99")
         if self.interval is not None and model.is_classifier:
             raise InvalidInput("intervals are for numbers; of classes ask for a prediction set")
@@ -213,12 +212,11 @@ class Details:
 
     def regions(self) -> RegionGiver | None:
         """Return intervals or sets that have met nothing yet, None where neither is wanted."""
-        for name in ("interval", "prediction_set"):
-            level = getattr(self, name)
-            if level is not None:
-                made: RegionGiver = regions_of(name)(level)
-                return made
-        return None
+        if not self._levels:
+            return None
+        name, level = self._levels[0]
+        made: RegionGiver = regions_of(name)(level)
+        return made
 
     def served(
         self, model: Learner, kept: RegionGiver | None
@@ -258,28 +256,17 @@ class Details:
 
         None where nothing is learned yet. The model is as it was afterwards.
         """
-        model = model.predicting
-        found: list[dict[str, Any]] = [{} for _ in events]
+        predicting: Any = model.predicting
+        nothing = [None] * len(X)
+        found: dict[str, Sequence[Any]] = {}
         if self.interval is not None:
-            for one, interval in zip(found, self._intervals(model, X), strict=True):
-                one["interval"] = interval
+            found["interval"] = nothing
+            if predicting.n_events:
+                with predicting.aside():
+                    found["interval"] = predicting.predict_interval_many(X, self.interval).tolist()
         if self.explain:
-            for one, reasons in zip(found, _reasons(model, fields, X, events), strict=True):
-                one["reasons"] = reasons
-        return found
-
-    def _intervals(self, model: Any, X: NDArray[np.float64]) -> list[Any]:
-        if not model.n_events:
-            return [None] * len(X)
-        with model.aside():
-            found: list[Any] = model.predict_interval_many(X, self.interval).tolist()
-        return found
-
-
-def _reasons(
-    model: Learner, fields: Fields, X: NDArray[np.float64], events: Sequence[Event]
-) -> list[Any]:
-    if not model.n_events:
-        return [None] * len(X)
-    found = reasons_of(model, fields, X, events, most=TOLD)
-    return [[reason._asdict() for reason in reasons] for reasons in found]
+            found["reasons"] = nothing
+            if predicting.n_events:
+                told = reasons_of(predicting, fields, X, events, most=TOLD)
+                found["reasons"] = [[reason._asdict() for reason in some] for some in told]
+        return [{name: column[i] for name, column in found.items()} for i in range(len(X))]

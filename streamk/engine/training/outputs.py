@@ -61,16 +61,7 @@ Kafka takes a record of a mebibyte by default: a letter that is too large would 
 
 
 def prediction_type(details: Iterable[str], *, classification: bool, revised: bool) -> RecordType:
-    """Return the fields of `predictions`.
-
-    Parameters
-    ----------
-    details : iterable of str
-        Names of the details that each comes with.
-    classification : bool
-    revised : bool
-        Whether `revise` gets them.
-    """
+    """Return the fields of `predictions` with these details, as `revise` has them if `revised`."""
     kind: Literal["label", "number"] = "label" if classification else "number"
     fields = [Field("prediction", 1, kind, nullable=True)]
     if classification:
@@ -162,14 +153,7 @@ def _raw(values: Sequence[Any], i: int, most: int) -> dict[str, Any]:
 
 
 class SliceReader:
-    """Reads a column of events as it stands there.
-
-    Parameters
-    ----------
-    source : Source
-        Of the events.
-    name : str or int
-        The field, nested ones by names with dots.
+    """Reads a column of events as it stands there, nested ones by names with dots.
 
     Raises
     ------
@@ -238,7 +222,6 @@ class Scoring:
 
     Parameters
     ----------
-    classification : bool
     window : int
         Events in the windowed figures.
     names : tuple of str
@@ -249,10 +232,6 @@ class Scoring:
         Of the column whose values have figures of their own.
     alarm_sink : Sink, optional
         Gets the alarms.
-
-    Attributes
-    ----------
-    alarms : AlarmWriter or None
     """
 
     def __init__(
@@ -292,11 +271,11 @@ class Scoring:
         """The field of the slices; None without."""
         return None if self._slices is None else self._slices.name
 
-    def slices_of(self, values: Sequence[Any]) -> Floats | None:
-        """Return the numbers of the slices of raw events; None without slices."""
+    def slices_of(self, values: Sequence[Any], rows: Sequence[int]) -> Floats | None:
+        """Return the numbers of the slices of some raw events; None without slices."""
         if self._slices is None or self._metrics.slices is None:
             return None
-        return self._metrics.slices.codes(self._slices.of(values))
+        return self._metrics.slices.codes(self._slices.of([values[row] for row in rows]))
 
     def slice_name(self, value: Any) -> str | None:
         """Return the name of the slice of a raw event; None without slices."""
@@ -309,15 +288,7 @@ class Scoring:
     ) -> None:
         """Add labelled predictions to the figures, with others that come, or once these are read.
 
-        Parameters
-        ----------
-        at : int64 array (k,)
-            How many events of the sequence each is the last of.
-        classes : sequence of labels
-            Those of the probabilities.
-        scored : Scored
-        slices : float64 array (k,), or None
-            Numbers of their slices.
+        Each is the last of so many events of the sequence (`at`) and has the number of its slice.
         """
         if not len(at):
             return

@@ -79,6 +79,18 @@ class Trainer:
     before it written out. `settle` waits for all of that.
     """
 
+    has_others = False
+    """The model holds what other members of the group have learned."""
+    revised: dict[str, int] | None = None
+    """Of partitions the offset up to which predictions may replace others that were written.
+    None where there is no group."""
+    _threads: ThreadPoolExecutor | None = None
+    _waiting: Callable[[], None] | None = None
+    """Emits what is being learned, once it is."""
+    _classes: set[Label] | None = None
+    """Of all events taken; None where they are the model's."""
+    _decoder: Decoder
+
     def __init__(
         self,
         model: Learner,
@@ -109,17 +121,7 @@ class Trainer:
         """After how many events of the sequence experts began anew, and those of no use."""
         self._raises = stream.on_error == "raise"
         self._bad_events = BadEvents(stream.dead_letters, stream.max_bad_share, watch.observer)
-        self.has_others = False
-        """The model holds what other members of the group have learned."""
-        self.revised: dict[str, int] | None = None
-        """Of partitions the offset up to which predictions may replace others that were written.
-        None where there is no group."""
-        self._threads: ThreadPoolExecutor | None = None
-        self._waiting: Callable[[], None] | None = None
-        """Emits what is being learned, once it is."""
         self._taken, self._learned = 0, (0, model.events_left)
-        self._classes: set[Label] | None = None
-        """Of all events taken; None where they are the model's."""
         self._ended: tuple[str, ...] = model.innermost.ended
         """Of the model's experts those that rest for good, a sentence each."""
         self._n_ended = len(self._ended)
@@ -127,7 +129,6 @@ class Trainer:
         self.names = NameCheck(schema, watch.slice, learns=self.learns)
         self._labels = LabelCheck(schema.label)
         self._event_fields = EventFields(source)
-        self._decoder: Decoder
         self._began, self._initial = False, schema
         self.use(schema)
         if model.columns is None and schema.columns:
@@ -138,9 +139,9 @@ class Trainer:
 
         Raises `InvalidInput` if the model cannot give it.
         """
-        self._wanted.check(self.model)
         self._regions: RegionGiver | None
         if self.learns:
+            self._wanted.check(self.model)
             self._regions, details = self._wanted.regions(), Details(explain=self._wanted.explain)
         else:
             details, self._regions = self._wanted.served(self.model, kept)
@@ -186,7 +187,7 @@ class Trainer:
 
     @property
     def settled(self) -> bool:
-        """True if all that was taken is learned, scored and written."""
+        """True if all events taken are learned, scored and written."""
         return self._waiting is None
 
     # --- events -----------------------------------------------------------------------------------
@@ -221,8 +222,10 @@ class Trainer:
         except BadRecord as error:
             self.settle()
             raise EngineError(f"events {batch.span} cannot be read: {error}") from error
+        if not decoded.bad:
+            return decoded, set()
         bad, tombstones = tombstones_apart(decoded.bad, batch.values)
-        return replace(decoded, bad=bad) if tombstones else decoded, tombstones
+        return replace(decoded, bad=bad), tombstones
 
     def _surplus(self, decoded: Decoded, label: str | int | None) -> list[BadEvent]:
         """Take labels away that would make more classes than the model may have.
@@ -245,10 +248,7 @@ class Trainer:
         return surplus
 
     def _hand_over(
-        self,
-        batch: Batch,
-        learn: Callable[[], Found],
-        emit: Callable[[Callable[[], Found]], None],
+        self, batch: Batch, learn: Callable[[], Found], emit: Callable[[Callable[[], Found]], None]
     ) -> None:
         """Have a batch learned, by the other thread if it is not small; emit the one before."""
 
@@ -411,7 +411,8 @@ class Trainer:
         labelled = int(there.sum()) if self.learns else 0
         first = self.counts.records + 1
         at = first + decoded.good[there]
-        self.drifts.add([at[n - 1] for n in found.drifts])
+        if found.drifts:
+            self.drifts.add([at[n - 1] for n in found.drifts])
         if decoded.bad:
             self.bad.add([first + event.row for event in decoded.bad])
             self._bad_events.report(batch, decoded.bad, self.counts)
@@ -430,7 +431,9 @@ class Trainer:
         if found.explanation is not None:
             row, label = int(decoded.good[0]), decoded.y[0]
             self._observe(found.explanation, batch, row, 0, told, label)
-        events = [row for row in range(len(batch)) if row not in work.tombstones]
+        events: Sequence[int] = range(len(batch))
+        if work.tombstones:
+            events = [row for row in events if row not in work.tombstones]
         self.names.after(len(events))
         self._look(decoded.y, decoded.bad)
         self._bad_events.check(events, {event.row for event in decoded.bad}, self.counts)
@@ -446,10 +449,11 @@ class Trainer:
             truth, answers = [label for label in truth if label is not None], some_of(told, there)
         measured = None if measured is None else measured[there]
         scored = Scored(rows, answers, truth, measured)
-        if self.alarms is not None:
-            self.alarms.take(batch, first, classes, (decoded.good, told), scored, self._alone)
+        alarms = self._scoring.alarms
+        if alarms is not None:
+            alarms.take(batch, first, classes, (decoded.good, told), scored, self._alone)
         if len(rows):
-            slices = self._scoring.slices_of([batch.values[row] for row in rows.tolist()])
+            slices = self._scoring.slices_of(batch.values, rows.tolist())
             self._scoring.add(first + rows, classes, scored, slices)
 
     def _observe(
