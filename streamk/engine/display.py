@@ -124,31 +124,12 @@ class Display:
         if self._on_progress is None:
             return
         trainer.settle()
-        sequencer, counts, metrics = feed.sequencer, trainer.counts, trainer.metrics
-        lag = source.lag()
-        snapshot = Snapshot(
-            events=sequencer.events,
-            learned=counts.learned,
-            predicted=counts.predicted,
-            bad=counts.n_bad,
-            events_per_s=self._pace.rate(sequencer.events),
-            lag=None if lag is None else lag + sequencer.buffered,
-            features=trainer.model.n_features,
-            model_bytes=trainer.model.nbytes,
-            process_bytes=process_bytes(),
-            whole=metrics.whole(),
-            window=metrics.window(),
-            baselines=metrics.baselines()["window"],
-            epoch=epoch,
-            trouble=trouble,
-            contest=trainer.model.standings,
-            slices=metrics.by_slice(),
-            alarms={} if trainer.alarms is None else dict(trainer.alarms.counts),
-            bad_kinds=dict(counts.bad),
-            tombstones=counts.tombstones,
-        )
-        if last and self._shown is not None and snapshot.events == self._shown.events:
-            snapshot = replace(snapshot, events_per_s=self._shown.events_per_s)
+        lag, sequencer = source.lag(), feed.sequencer
+        lag = None if lag is None else lag + sequencer.buffered
+        rate = self._pace.rate(sequencer.events)
+        if last and self._shown is not None and sequencer.events == self._shown.events:
+            rate = self._shown.events_per_s
+        snapshot = _snapshot(trainer, sequencer.events, rate, lag, epoch, trouble)
         # At the end it is news if it tells more of the stream and the model than the last one did.
         shown, size = self._shown, snapshot.process_bytes
         if not last or shown is None or snapshot != replace(shown, process_bytes=size):
@@ -164,3 +145,36 @@ class Display:
             with self._lock:
                 self._shown = snapshot
                 self._on_progress(snapshot)
+
+
+def _snapshot(
+    trainer: Trainer,
+    events: int,
+    rate: float,
+    lag: int | None,
+    epoch: int | None,
+    trouble: str | None,
+) -> Snapshot:
+    """Return where a run stands, whose trainer has settled."""
+    counts, metrics, model = trainer.counts, trainer.metrics, trainer.model
+    return Snapshot(
+        events=events,
+        learned=counts.learned,
+        predicted=counts.predicted,
+        bad=counts.n_bad,
+        events_per_s=rate,
+        lag=lag,
+        features=model.n_features,
+        model_bytes=model.nbytes,
+        process_bytes=process_bytes(),
+        whole=metrics.whole(),
+        window=metrics.window(),
+        baselines=metrics.baselines()["window"],
+        epoch=epoch,
+        trouble=trouble,
+        contest=model.standings,
+        slices=metrics.by_slice(),
+        alarms={} if trainer.alarms is None else dict(trainer.alarms.counts),
+        bad_kinds=dict(counts.bad),
+        tombstones=counts.tombstones,
+    )

@@ -284,64 +284,6 @@ class Trainer:
         if waiting is not None:
             waiting()
 
-    def check(self) -> None:
-        """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
-        self.settle()
-        counts, bad = self.counts, self.counts.n_bad
-        self._bad_events.check_share(bad, counts.events, counts)
-        refused = counts.bad.get("label out of domain", 0)
-        if self.has_others:  # what one member has seen alone says little
-            return
-        if not counts.learned and (refused or (bad and not counts.unlabelled)):
-            raise InvalidInput(
-                f"none of the {bad + counts.unlabelled} events can be learned from, the first"
-                f" because: {self._bad_events.why}; check the label, the task and the format"
-            )
-        if not counts.learned and self.names.lacks_label:
-            raise InvalidInput("; ".join(self.names.sentences()))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about names that have not come, and labels that are no classes."""
-        return (*self.names.sentences(), *self._labels.sentences())
-
-    def tell(self) -> None:
-        """Warn by what `notes` has."""
-        warn(self.notes)
-
-    def _look(self, labels: Sequence[Any], bad: Sequence[BadEvent]) -> None:
-        """Warn, when it is time, of first labels that are no classes and of experts that rest."""
-        if self.learns and self.model.is_classifier:
-            refused = [event.kind for event in bad].count("label out of domain") if bad else 0
-            if self._labels.take(labels, refused):
-                warn(self._labels.sentences())
-        if len(self._ended) > self._n_ended:
-            self._n_ended = len(self._ended)
-            warn(self._ended)
-
-    def close(self) -> None:
-        """Release the thread."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=True)
-
-    def use(self, schema: Schema) -> None:
-        """Read events by this schema from now on."""
-        self._read_by(fitted(schema, self.model))
-
-    def _read_by(self, schema: Schema) -> None:
-        """Make the decoder for a schema that fits the model."""
-        self.names.use(schema)
-        source = self._source
-        self._decoder = decoder(
-            source.encoding,
-            schema,
-            fields=source.fields,
-            delimiter=source.delimiter,
-            expected=self.names.expected,
-            record_format=source.record_format,
-        )
-        self._alone = LoneReader(source, schema)
-
     # --- learning ---------------------------------------------------------------------------------
 
     def _learn(self, work: Work) -> Predicted:
@@ -473,6 +415,68 @@ class Trainer:
         (output,) = predictions(batch, at, one, classes, details[some])
         name = self._scoring.slice_name(batch.values[row])
         self._observer.show(explanation, output, label, name, held)
+
+    def _look(self, labels: Sequence[Any], bad: Sequence[BadEvent]) -> None:
+        """Warn, when it is time, of first labels that are no classes and of experts that rest."""
+        if self.learns and self.model.is_classifier:
+            refused = [event.kind for event in bad].count("label out of domain") if bad else 0
+            if self._labels.take(labels, refused):
+                warn(self._labels.sentences())
+        if len(self._ended) > self._n_ended:
+            self._n_ended = len(self._ended)
+            warn(self._ended)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
+        self.settle()
+        counts, bad = self.counts, self.counts.n_bad
+        self._bad_events.check_share(bad, counts.events, counts)
+        refused = counts.bad.get("label out of domain", 0)
+        if self.has_others:  # what one member has seen alone says little
+            return
+        if not counts.learned and (refused or (bad and not counts.unlabelled)):
+            raise InvalidInput(
+                f"none of the {bad + counts.unlabelled} events can be learned from, the first"
+                f" because: {self._bad_events.why}; check the label, the task and the format"
+            )
+        if not counts.learned and self.names.lacks_label:
+            raise InvalidInput("; ".join(self.names.sentences()))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about names that have not come, and labels that are no classes."""
+        return (*self.names.sentences(), *self._labels.sentences())
+
+    def tell(self) -> None:
+        """Warn by what `notes` has."""
+        warn(self.notes)
+
+    def close(self) -> None:
+        """Release the thread."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
+
+    # --- other columns and models -----------------------------------------------------------------
+
+    def use(self, schema: Schema) -> None:
+        """Read events by this schema from now on."""
+        self._read_by(fitted(schema, self.model))
+
+    def _read_by(self, schema: Schema) -> None:
+        """Make the decoder for a schema that fits the model."""
+        self.names.use(schema)
+        source = self._source
+        self._decoder = decoder(
+            source.encoding,
+            schema,
+            fields=source.fields,
+            delimiter=source.delimiter,
+            expected=self.names.expected,
+            record_format=source.record_format,
+        )
+        self._alone = LoneReader(source, schema)
 
     def renew(self, model: Learner, schema: Schema, kept: RegionGiver | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""
