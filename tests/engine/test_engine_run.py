@@ -46,6 +46,7 @@ from streamk.encoding.labels import LARGEST_LABEL
 from streamk.engine import Fixed
 from streamk.engine.evaluation import confusion
 from streamk.engine.order.feed import Feed
+from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, InvalidInput
 from streamk.kernels import Gaussian, Kernel, Linear
 from streamk.learners import Constant, DoublyStochastic, Scaled, create
@@ -498,6 +499,29 @@ def test_classes_have_numbers_of_their_own_however_late_they_come(
     assert found.labels == ["u", "a", "v", "w", "(others)", "b"]
     assert truth.tolist() == [0, 2, 3, 4, 1]
     assert answers.tolist() == [1, 1, 1, 1, 5]
+
+
+# --- partitions that are given anew ------------------------------------------------------------
+
+
+def test_events_wanted_at_once_may_be_given_away_while_more_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rebalance empties the sequence when the loop reads on for a model that learns in rounds."""
+    poll, given = Feed.poll, []
+
+    def given_anew(self: Feed, timeout: float) -> None:
+        poll(self, timeout)
+        if timeout == 0.0 and self.sequencer.ready > 2000 and not given:
+            given.append(self.sequencer.ready)
+            for name, place in self.release().items():
+                self.assign(name, place["offset"])
+
+    monkeypatch.setattr(Feed, "poll", given_anew)
+    monkeypatch.setattr(Trainer, "events_left", 6000)
+    report = attached(MemorySource({"a": events(7000)}), learner(), label="y").run()
+    assert given
+    assert (report.events, report.counts.learned) == (7000, 7000)
 
 
 # --- silence ----------------------------------------------------------------------------------
