@@ -155,12 +155,6 @@ class Frame(EventBatch):
     def __len__(self) -> int:
         return len(self._frame)
 
-    def check_size(self) -> None:
-        """Raise InvalidInput where there are no rows or no columns."""
-        for what, n in (("sample", len(self)), ("feature", self.width)):
-            if not n:
-                raise InvalidInput(f"found a data frame with 0 {what}(s); at least 1 is needed")
-
     def take(self, places: NDArray[np.intp]) -> Self:
         """Return the rows at these places."""
         return type(self)(self._frame[places.tolist()])
@@ -212,11 +206,16 @@ def _values(series: Any) -> list[Any]:
 
 
 def as_frame(X: Any) -> Frame | None:
-    """Return the rows of a data frame; None if it is none that narwhals knows.
+    """Return the rows of a data frame, one at least; None if it is none that narwhals knows.
 
     >>> import numpy as np
     >>> as_frame(np.zeros((2, 2))) is None
     True
     """
     frame = nw.from_native(X, eager_only=True, pass_through=True)
-    return Frame(frame) if isinstance(frame, nw.DataFrame) else None
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    for what, n in zip(("sample", "feature"), frame.shape, strict=True):
+        if not n:
+            raise InvalidInput(f"found a data frame with 0 {what}(s); at least 1 is needed")
+    return Frame(frame)

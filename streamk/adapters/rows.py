@@ -6,7 +6,7 @@ import math
 import struct
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -24,7 +24,6 @@ from streamk.learners.explaining import Fields, report
 from streamk.options import Real
 
 Numbers = NDArray[np.float64]
-Run = tuple[Numbers, list[Any]]
 Found = TypeVar("Found")
 
 
@@ -173,8 +172,25 @@ class Model:
 
         Where one is refused, the events before have been learned.
         """
-        for rows, some in self._runs(events, labels):
-            self.learner.learn_many(rows, some)
+        rows: list[Numbers] = []
+
+        def learn_rows(stop: int) -> None:
+            if rows:
+                some, known = np.array(rows), list(labels[stop - len(rows) : stop])
+                rows.clear()
+                self.learner.learn_many(some, known)
+
+        for i, x in enumerate(events):
+            try:
+                event = self._read(x)
+                if event.new or self.learner.columns is None:
+                    learn_rows(i)
+                self._append_columns(event, labels[i])
+            except InvalidInput:
+                learn_rows(i)
+                raise
+            rows.append(self._table.row(event))
+        learn_rows(len(labels))
 
     def learn_weighted(self, x: Mapping[Hashable, Any], label: Any, weight: Any) -> None:
         """Learn an event as often as its weight and what is left say; the lock is held."""
@@ -194,27 +210,6 @@ class Model:
         self.learner.check_labels(labels, len(labels))
         kinds = labels if self.learner.is_classifier else [None] * len(labels)
         return carried(self.left, kinds, weights)
-
-    def _runs(
-        self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]
-    ) -> Iterator[Run]:
-        """Yield events to be learned, in order, whenever the learner has got their columns."""
-        run: list[Numbers] = []
-        start = 0
-        for i, x in enumerate(events):
-            try:
-                event = self._read(x)
-                if run and (event.new or self.learner.columns is None):
-                    yield np.array(run), list(labels[start:i])
-                    run, start = [], i
-                self._append_columns(event, labels[i])
-            except InvalidInput:
-                if run:
-                    yield np.array(run), list(labels[start:i])
-                raise
-            run.append(self._table.row(event))
-        if run:
-            yield np.array(run), list(labels[start:])
 
     def _read(self, x: Mapping[Hashable, Any]) -> Event:
         found = read_fields(x, self._table.read, self._table.schema.ignore)

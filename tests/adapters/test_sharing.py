@@ -399,13 +399,13 @@ def test_importances_are_of_one_state(way: str, monkeypatch: pytest.MonkeyPatch)
 def test_classes_are_of_the_fit_that_predicts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(0).normal(size=(60, 2))
     model = of_sklearn(name).fit(X, np.where(X[:, 0] > 0, "a", "b"))
-    outputs: Any = type(model)._outputs
+    outputs: Any = type(model)._predict
 
     def disturbed(self: Any, points: Any) -> Any:
         found = outputs(self, points)
         model.fit(X, np.where(X[:, 0] > 0, "c", "d"))
         return found
 
-    monkeypatch.setattr(type(model), "_outputs", disturbed)
+    monkeypatch.setattr(type(model), "_predict", disturbed)
     assert set(model.predict(X)) <= {"a", "b"}
     assert set(model.classes_) == {"c", "d"}

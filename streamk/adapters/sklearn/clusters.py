@@ -61,6 +61,7 @@ _POINTS = 1_000
 
 
 _BY_CLUSTERS = of_points("ntk", "linear")
+_LAST = {"n_jobs": N_JOBS, "random_state": RANDOM_STATE}
 _CLASS_WEIGHT = Option(
     type='"balanced" or dict of label to float',
     default=None,
@@ -143,9 +144,8 @@ class _Machine:
             default=200.0,
             doc="Megabytes of kernels that LIBSVM keeps for each machine that is being trained.",
         ),
-        "n_jobs": N_JOBS,
-        "random_state": RANDOM_STATE,
-    },
+    }
+    | _LAST,
     by_place=("kernel",),
 )
 class BlockSVC(ClassifierMixin, _Clustered):  # type: ignore[misc]
@@ -286,13 +286,7 @@ def _against_the_rest(pairs: Numbers, n_classes: int) -> Numbers:
 
 
 @estimator(
-    _BY_CLUSTERS
-    | {
-        "alpha": ALPHA,
-        "n_clusters": N_CLUSTERS,
-        "n_jobs": N_JOBS,
-        "random_state": RANDOM_STATE,
-    },
+    _BY_CLUSTERS | {"alpha": ALPHA, "n_clusters": N_CLUSTERS} | _LAST,
     by_place=("kernel",),
     example="gamma=0.1, alpha=1e-3, n_clusters=4, ",
 )
@@ -339,9 +333,6 @@ _OF_MEKA = _BY_CLUSTERS | {
         doc="As of the `solve` of `streamk.factorization.meka`.",
     ),
 }
-
-
-_LAST = {"n_jobs": N_JOBS, "random_state": RANDOM_STATE}
 
 
 class _OnMeka(Weighted, _Clustered):
@@ -442,6 +433,3 @@ class MekaClassifier(ByOutputs, _OnMeka):
             return np.asarray(compute_sample_weight(self.class_weight, labels))
         sums = np.bincount(numbers, weights)
         return np.asarray((sums.mean() / sums)[numbers])
-
-    def _outputs(self, points: Numbers) -> Numbers:
-        return self._predict(points)

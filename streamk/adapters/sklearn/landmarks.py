@@ -31,9 +31,6 @@ __all__ = [
     "UniformNystroem",
 ]
 
-_ROWS: dict[str, Any] = {"dtype": [np.float64, np.float32]}
-"""Requirements of rows; features are of their type."""
-
 
 class BaseNystroem(
     Shared,
@@ -86,9 +83,10 @@ ValueError
         return bool(self.kernel == PRECOMPUTED)
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
-        """Return X as it has to be; a given matrix may be sparse."""
-        options = {**_ROWS, "accept_sparse": "csr" if self._given else False}
-        return validate_data(self, X, reset=reset, **options)
+        """Return X as it has to be; a given matrix may be sparse. Features are of its type."""
+        sparse = "csr" if self._given else False
+        types = [np.float64, np.float32]
+        return validate_data(self, X, reset=reset, dtype=types, accept_sparse=sparse)
 
     @property
     def _n_features_out(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -135,6 +134,10 @@ ValueError
         """Learn; there are weights of what is `Weighted` alone."""
         raise NotImplementedError
 
+    def _predict(self, points: Numbers) -> Numbers:
+        """Return the outputs of points, of a regressor the numbers: (n,) or (n, outputs)."""
+        raise NotImplementedError
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from points."""
         self._learn(X, y, None)
@@ -200,9 +203,6 @@ class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
     classes_ : array of shape (n_classes,)
     """
 
-    _outputs: Callable[[Numbers], Numbers]
-    """Returns the outputs of points, (n, outputs)."""
-
     def _targets(self, numbers: NDArray[np.intp]) -> Numbers:
         """Return outputs of classes by their numbers: 1 for the class and -1 for the others."""
         found = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
@@ -215,12 +215,12 @@ class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
         -------
         float64 array of shape (n,) for two classes, positive for the second, or (n, n_classes)
         """
-        F = self._outputs(self._points(X))
+        F = self._predict(self._points(X))
         return F[:, 0] if F.shape[1] == 1 else F
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Labels of points X (n, d), shape (n,)."""
-        F = self._outputs(self._points(X))
+        F = self._predict(self._points(X))
         numbers = F.argmax(axis=1) if F.shape[1] > 1 else (F[:, 0] > 0).astype(np.intp)
         labels: NDArray[Any] = self.classes_[numbers]
         return labels
@@ -236,10 +236,6 @@ class ByNumbers(RegressorMixin, AtOnce):  # type: ignore[misc]
 >>> model = {name}({options}random_state=0)
 >>> bool(model.fit(X[:2_000], y[:2_000]).score(X[2_000:], y[2_000:]) > 0.9)
 True"""
-
-    def _predict(self, points: Numbers) -> Numbers:
-        """Return the numbers predicted for points, (n,) or (n, targets)."""
-        raise NotImplementedError
 
     def predict(self, X: ArrayLike) -> Numbers:
         """Numbers predicted for points X (n, d), float64 of shape (n,) or (n, targets)."""
@@ -362,7 +358,7 @@ class DCPredClassifier(ByOutputs, _DCPred):
         events, labels = self._labelled(X, y)
         self._fit(events, self._numbered(labels), "classification")
 
-    def _outputs(self, points: Numbers) -> Numbers:
+    def _predict(self, points: Numbers) -> Numbers:
         return self.model_.decision_many(points)
 
     def predict_proba(self, X: ArrayLike) -> Numbers:

@@ -233,7 +233,6 @@ ValueError
         labels = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name="y")
         check_consistent_length(X, labels)
-        frame.check_size()
         if reset:
             self._names = frame.names
         return frame, np.asarray(labels, np.float64 if numeric else None)
@@ -246,7 +245,6 @@ ValueError
             X = validate_data(self, X, reset=False, accept_sparse="csr", **EVENTS)
             return Array(X, self._names).rows(self._model)
         validate_data(self, X, reset=False, skip_check_array=True)
-        frame.check_size()
         return frame.rows(self._model)
 
     def _joined(self, X: Any, method: str, *arguments: Any) -> NDArray[Any]:
