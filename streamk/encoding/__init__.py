@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from streamk.encoding.columns import ColumnTable
-from streamk.encoding.decoders import Decoder, decoder
+from streamk.encoding.decoders import decoder
 from streamk.encoding.fields import FieldReader, LoneReader, alone, key_of, milliseconds_of
 from streamk.encoding.labels import LabelReader
+from streamk.encoding.named import Decoder
 from streamk.encoding.schema import (
     Absent,
     BadEvent,

@@ -8,7 +8,7 @@ Columns and numbers depend on the sequence of events alone, not on its division 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,26 +19,14 @@ from connectors.errors import BadRecord
 from connectors.records import RecordFormat
 from streamk.backends import LARGEST
 from streamk.backends.threads import sum_of_squares
-from streamk.encoding.columns import ColumnTable, Event
+from streamk.encoding.columns import Event
 from streamk.encoding.fast import Read, ReadAll, Rowset, read_none
-from streamk.encoding.labels import LabelReader
-from streamk.encoding.named import NamedDecoder
+from streamk.encoding.named import Decoder, NamedDecoder
 from streamk.encoding.schema import BadEvent, Decoded, Expected, Schema
-from streamk.encoding.values import Name, Rejected, flatten, show
+from streamk.encoding.values import Name, flatten, show
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
-
-
-class Decoder(Protocol):
-    """Decodes events of one encoding, one call after another in the order of the stream."""
-
-    @property
-    def schema(self) -> Schema:
-        """The schema with every column met so far."""
-
-    def decode(self, values: Sequence[Any]) -> Decoded:
-        """Decode the events that can be decoded and report the others."""
 
 
 def decoder(
@@ -173,7 +161,7 @@ def _width(values: Sequence[Any]) -> int | None:
     return next(sizes, None)
 
 
-class _NumbersDecoder:
+class _NumbersDecoder(Decoder):
     """Decodes `Rows`, and records of float32 numbers.
 
     Without names the numbers of an event are numbered, the label of float32 last; how many there
@@ -183,10 +171,8 @@ class _NumbersDecoder:
     def __init__(
         self, encoding: str, schema: Schema, fields: tuple[str, ...] | None, max_event_bytes: int
     ) -> None:
-        self.table = ColumnTable(schema)
-        self._labels = LabelReader(schema)
-        self._are_rows, self._max = encoding == "rows", max_event_bytes
-        self._label = schema.label
+        super().__init__(schema, max_event_bytes)
+        self._are_rows = encoding == "rows"
         self._names: list[Name] = []
         """Those of an event's numbers in their order, but the label's."""
         self._width: int | None = None
@@ -224,11 +210,6 @@ class _NumbersDecoder:
             )
         self._unknown = {name: self._names.index(name) for name in extra}
 
-    @property
-    def schema(self) -> Schema:
-        """The schema with every column met so far."""
-        return self.table.schema
-
     def decode(self, values: Sequence[Any]) -> Decoded:
         """Decode a slice of rows, or the records of the right size in one go."""
         if self._width is None:
@@ -248,13 +229,9 @@ class _NumbersDecoder:
         X = values.X
         if X.shape[1] != self._width:
             raise BadRecord(f"rows of {X.shape[1]} columns, {self._width} expected")
-        labels: Sequence[Any] | npt.NDArray[Any] | None = None
-        if self._label is not None:
-            if values.y is None and self.table.schema.mode != "fixed":
-                raise BadRecord(f"the rows have no labels, though the label is {self._label!r}")
-            labels = values.y
-            if isinstance(labels, Sequence) and any(v != v for v in labels):
-                labels = [None if value != value else value for value in labels]
+        labels = None if self._label is None else values.y
+        if labels is None and self._label is not None and self.table.schema.mode != "fixed":
+            raise BadRecord(f"the rows have no labels, though the label is {self._label!r}")
         return self._finish(X, np.arange(len(X), dtype=np.int64), labels, {})
 
     def _of_records(self, values: Sequence[Any]) -> Decoded:
@@ -300,9 +277,9 @@ class _NumbersDecoder:
                     i, name = int(index[row]), self._names[j]
                     told = f"inf: column {name!r} is {cells[row, j]:g}, past {LARGEST:g}"
                     bad[i], keep[row] = BadEvent(i, name, told), False
-        for row in refused:
-            if keep[row] and labels is not None:
-                bad[int(index[row])] = self._refusal(int(index[row]), labels[row])
+        for row, column, reason in refused:
+            if keep[row]:
+                bad[int(index[row])] = BadEvent(int(index[row]), column, reason)
             keep[row] = False
         if self._unknown and self.table.schema.mode == "strict":
             for row, name in self._unknown_numbers(cells, y, keep):
@@ -323,24 +300,17 @@ class _NumbersDecoder:
 
         Without columns the schema has those of the first event learned.
         """
-        unknown, first = dict(self._unknown), 0
-        filled = ~np.isnan(cells[:, list(unknown.values())])
+        names, first = list(self._unknown), 0
+        filled = ~np.isnan(cells[:, list(self._unknown.values())])
         if not len(self.table):
             learned = np.array([self._label is None or label is not None for label in y], bool)
             found = np.flatnonzero(keep & learned & filled.any(axis=1))
             if not len(found):
                 return []
             first = int(found[0]) + 1
-            names = list(unknown)
-            unknown = {
-                n: unknown[n] for n, has in zip(names, filled[first - 1], strict=True) if not has
-            }
-        rows = []
-        for row in range(first, len(cells)):
-            name = next((n for n, j in unknown.items() if not np.isnan(cells[row, j])), None)
-            if keep[row] and name is not None:
-                rows.append((row, name))
-        return rows
+            filled &= ~filled[first - 1]
+        some = np.flatnonzero(keep & filled.any(axis=1))
+        return [(row, names[filled[row].argmax()]) for row in some.tolist() if row >= first]
 
     def _grow(self, cells: Floats, y: list[Any]) -> list[tuple[int, int]]:
         """Append the columns that have their first value in these events."""
@@ -368,11 +338,3 @@ class _NumbersDecoder:
         if np.array_equal(self._take, np.arange(cells.shape[1])):
             return cells
         return np.ascontiguousarray(cells[:, self._take])
-
-    def _refusal(self, i: int, label: Any) -> BadEvent:
-        value = label.item() if isinstance(label, np.generic) else label
-        try:
-            self._labels.one(value)
-        except Rejected as rejected:
-            return BadEvent(i, rejected.column, rejected.reason)
-        raise AssertionError(f"label {show(label)} was refused among others and taken alone")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamk.encoding.schema import Schema
+from streamk.encoding.schema import BadEvent, Schema
 from streamk.encoding.values import (
     Rejected,
     bounded,
@@ -85,20 +85,20 @@ class LabelReader:
             return self._classes[text]
         raise Rejected("label out of domain", f"{show(label)} is no known class", self._name)
 
-    def many(self, values: Sequence[Any] | npt.NDArray[Any]) -> tuple[list[Any], list[int]]:
-        """Labels of many events, and the positions of those that `one` refuses (None there)."""
+    def many(self, values: Sequence[Any] | npt.NDArray[Any]) -> tuple[list[Any], list[BadEvent]]:
+        """Labels of many events, None for those that `one` refuses, and what it says of these."""
         if isinstance(values, np.ndarray):
             values = _listed(values, self._type)
         labels = self._at_once(list(values))
         if labels is not None:
             return labels, []
-        labels, refused = list(values), []
+        labels, refused = list(values), list[BadEvent]()
         for i, value in enumerate(labels):
             try:
                 labels[i] = self.one(value)
-            except Rejected:
+            except Rejected as rejected:
                 labels[i] = None
-                refused.append(i)
+                refused.append(BadEvent(i, rejected.column, rejected.reason))
             else:
                 if type(value) is str and len(self._known) < _MOST_KNOWN:
                     self._known[value] = labels[i]
@@ -139,7 +139,13 @@ class LabelReader:
         text = text_of(value) if self._type in (None, "str") else None
         if text is None:
             raise self._out_of_domain(value)
-        return self._text(text)
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape
+            raise Rejected(
+                "undecodable", f"the label {show(text)} is no valid text", self._name
+            ) from None
+        return bounded(text)
 
     def _read(self, text: str) -> Any:
         """Return what a text reads as, by the label type."""
@@ -152,15 +158,6 @@ class LabelReader:
         if isinstance(found, bool | int | float) or number is None:
             return found
         return number if number == number else None
-
-    def _text(self, text: str) -> str:
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape
-            raise Rejected(
-                "undecodable", f"the label {show(text)} is no valid text", self._name
-            ) from None
-        return bounded(text)
 
     def _quantity(self, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
@@ -71,7 +72,24 @@ _NULL, _ABSENT, _TIME = -1, -2, -3
 """In the place of a text's column; times have `_TIME` and what is below."""
 
 
-class NamedDecoder:
+class Decoder(ABC):
+    """Decodes events of one encoding, one call after another in the order of the stream."""
+
+    def __init__(self, schema: Schema, max_event_bytes: int) -> None:
+        self.table, self._labels = ColumnTable(schema), LabelReader(schema)
+        self._label, self._max = schema.label, max_event_bytes
+
+    @property
+    def schema(self) -> Schema:
+        """The schema with every column met so far."""
+        return self.table.schema
+
+    @abstractmethod
+    def decode(self, values: Sequence[Any]) -> Decoded:
+        """Decode the events that can be decoded and report the others."""
+
+
+class NamedDecoder(Decoder):
     """Decodes events whose values have names; see `streamk.encoding.decoders.decoder`."""
 
     def __init__(
@@ -84,13 +102,11 @@ class NamedDecoder:
         expected: Expected,
         read_record: ReadRecord | None = None,
     ) -> None:
-        self.table = ColumnTable(schema)
-        self._encoding, self._fields, self._max = encoding, fields, max_event_bytes
+        super().__init__(schema, max_event_bytes)
+        self._encoding, self._fields, self._ignore = encoding, fields, schema.ignore
         self._delimiter, self._expected = delimiter, expected
-        self._label, self._ignore = schema.label, schema.ignore
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
         self._read = reader(encoding, fields, schema.label, delimiter, read_record)
-        self._labels = LabelReader(schema)
         self._fast: Fast | None = None
         self._made_of = (-1, -1, -1)
         self._unknown: list[int] = []
@@ -110,11 +126,6 @@ class NamedDecoder:
                 f"column {numbered[0]} of the schema has a number for its name, which no field of"
                 f" {encoding} has; name the columns by texts"
             )
-
-    @property
-    def schema(self) -> Schema:
-        """The schema with every column met so far."""
-        return self.table.schema
 
     def decode(self, values: Sequence[Any]) -> Decoded:
         """Decode events; columns come with those that are to be learned."""
@@ -339,7 +350,7 @@ class NamedDecoder:
                 if lacking:
                     rows.labels = [None if x is msgspec.UNSET else x for x in rows.labels]
             rows.labels, refused = self._labels.many(rows.labels)
-            doubtful.update(refused)
+            doubtful.update(one.row for one in refused)
         else:
             rows.labels = [None] * n
         if not doubtful:

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.errors import BadRecord
-from streamk.encoding.values import Moment, Name, is_odd, prevail
-from streamk.features.columns import is_shared
+from streamk.encoding.values import Moment, Name
 from streamk.state import FORMAT
 
 Kind = Literal["number", "text", "time"]
@@ -121,22 +120,6 @@ class Schema:
         'c'
         """
         return owner_of(column, self.kinds)
-
-    @property
-    def fields_of_texts(self) -> frozenset[Name]:
-        """The fields in which whatever they hold is a text, see `streamk.encoding.columns`."""
-        counts: dict[Name, list[int]] = {}
-        others = set()
-        for column in self.columns:
-            owner = self.owner(column)
-            text = str(column)[len(str(owner)) :]
-            if not text.startswith("="):
-                others.add(owner)
-            elif not is_shared(text[1:]):
-                counts.setdefault(owner, [0, 0])
-                counts[owner][0] += 1
-                counts[owner][1] += is_odd(text[1:])
-        return frozenset(name for name, n in counts.items() if name not in others and prevail(*n))
 
     def extended(self, columns: Sequence[Name], kinds: Mapping[Name, Kind]) -> Schema:
         """The same schema with new trailing columns and new fields."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streamk.encoding import Schema
+from streamk.encoding import ColumnTable, Schema
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column, is_shared
 
@@ -43,10 +43,10 @@ def fields_of(schema: Schema, columns: Sequence[Column] | None, width: int) -> l
     own = list(schema.columns)
     _check_same(own, range(width) if columns is None else columns, named=columns is not None)
     found: dict[Column, ExportField] = {}
-    of_texts = schema.fields_of_texts
+    table = ColumnTable(schema)
     for place, column in enumerate(own):
         owner = schema.owner(column)
-        mine = found.setdefault(owner, ExportField(str(owner), owner in of_texts))
+        mine = found.setdefault(owner, ExportField(str(owner), table.is_of_texts(owner)))
         if column == owner:
             mine.number = place
             continue

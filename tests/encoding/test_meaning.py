@@ -35,7 +35,16 @@ from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.protobuf import ProtobufSchema
 from streamk.adapters.batches import as_frame
 from streamk.adapters.rows import Model
-from streamk.encoding import FieldReader, LabelReader, Rejected, Schema, alone, decoder, key_of
+from streamk.encoding import (
+    ColumnTable,
+    FieldReader,
+    LabelReader,
+    Rejected,
+    Schema,
+    alone,
+    decoder,
+    key_of,
+)
 from streamk.encoding.values import MISSING, Moment, is_odd, parse_number, plain, prevail, text_of
 from streamk.errors import InvalidInput
 from streamk.learners import create
@@ -590,8 +599,7 @@ def test_columns_of_any_texts_do_not_depend_on_cuts(texts: list[str], size: int)
         np.testing.assert_array_equal(row[: len(one)], one)
     again = decoder("json", Schema.from_json(whole.schema.to_json()))
     np.testing.assert_array_equal(again.decode(events).X, whole.decode(events).X)
-    field_is_of_texts = whole.decode([]) is not None and "c" in whole.schema.fields_of_texts
-    assert field_is_of_texts == whole.table.is_of_texts("c")  # type: ignore[attr-defined]
+    assert ColumnTable(whole.schema).is_of_texts("c") == whole.table.is_of_texts("c")
 
 
 @given(st.one_of(NUMBERS, TEXTS))

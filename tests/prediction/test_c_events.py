@@ -86,7 +86,7 @@ class Encoder:
     def __init__(self, table: ColumnTable, folder: Path) -> None:
         model = compiled(made(d=len(table)), columns=table.schema.columns)
         self.library = Header(model, folder, schema=table.schema).library
-        self.of_texts = table.schema.fields_of_texts
+        self.is_of_texts = table.is_of_texts
         self.x = np.empty(len(table))
         self.at = ctypes.c_void_p(self.x.ctypes.data)
 
@@ -95,7 +95,7 @@ class Encoder:
         library, field = self.library, self.library.field(name.encode())
         if value is None:
             return int(library.set_missing(self.at, field))
-        if isinstance(value, bool | float) and name in self.of_texts:
+        if isinstance(value, bool | float) and self.is_of_texts(name):
             assert library.set_number(self.at, field, ctypes.c_double(value)) == -1
             value = str(text_of(value))
         if isinstance(value, str):
