@@ -8,6 +8,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -115,7 +116,8 @@ class Parser(argparse.ArgumentParser):
     def add_key(self, add: Add | None = None) -> None:
         """Add the option of all that read checkpoints."""
         about = "key of 32 bytes or more: checkpoints are signed with it, others are refused"
-        (add or self.group("options"))("--state-key FILE", about)
+        read = partial(existing_path, what="state key")
+        (add or self.group("options"))("--state-key FILE", about, read)
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`."""
@@ -223,9 +225,9 @@ def checkpoint_place(text: str, what: str = "directory of checkpoints") -> Locat
     return existing_path(str(place), what) if isinstance(place, Path) else place
 
 
-def state_key(options: dict[str, Any]) -> Path | None:
-    """The key file that was given, if it is there. Raises `UsageError`."""
-    return existing_path(options["state_key"], "state key") if "state_key" in options else None
+def resolved(place: Location) -> Location:
+    """The place without links and steps up in its path."""
+    return place.resolve() if isinstance(place, Path) else place
 
 
 def one_of(*names: str) -> Callable[[str], str]:

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
-from streamk.cli.model_options import learner_header
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, resolved
+from streamk.cli.model_options import learner_header, saved_experts
 from streamk.cli.report import (
     contest_rows,
     features,
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_key(add)
     parser.add_common()
     options = parser.parse(arguments)
-    key = key_of(state_key(options))
+    key = key_of(options.get("state_key"))
     good: list[dict[str, Any]] = []
     damaged: list[str] = []
     for paths in members(checkpoint_place(options["model"], "checkpoint")):
@@ -102,8 +102,7 @@ def members(path: Location) -> list[list[Location]]:
     """
     if not path.is_dir() and isinstance(path, Path):
         raise UsageError(f"{path} is a file; a checkpoint is a directory")
-    name = path.resolve().name if isinstance(path, Path) else path.name
-    if (path / "manifest.json").exists() or _EPOCH.fullmatch(name):
+    if (path / "manifest.json").exists() or _EPOCH.fullmatch(resolved(path).name):
         return [[path]]
     slots = [*members_of(path)] or [path]
     found = [[slot / f"{epoch:08d}" for epoch in reversed(epochs(slot))] for slot in slots]
@@ -163,11 +162,9 @@ def _options(learner: Mapping[str, Any]) -> dict[str, Any]:
 
 def _experts(learner: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The external experts of a learner, each with its type, options and whether it rests."""
-    parts = learner.get("parts", {}).get("external_experts", {}).get("parts", {})
-    fresh = [name for name in sorted(parts) if name.startswith("fresh-")]
-    found = [(parts[name], parts[name.replace("fresh", "learner")]) for name in fresh]
     return [
-        {"type": one["type"], "options": _options(one), "rests": _rests(now)} for one, now in found
+        {"type": one["type"], "options": _options(one), "rests": _rests(now)}
+        for one, now in saved_experts(learner)
     ]
 
 

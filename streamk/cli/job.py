@@ -22,7 +22,6 @@ from streamk.cli.arguments import (
     seconds,
     seconds_or_inf,
     share,
-    state_key,
     whole,
 )
 from streamk.engine import shown_on
@@ -128,8 +127,6 @@ def check(options: dict[str, Any], sources: Sequence[str] = ()) -> None:
             raise UsageError(f"--checkpoint {place} is a file; it must be a directory")
     if "start_from" in options:
         options["start_from"] = checkpoint_place(options["start_from"])
-    if "state_key" in options:
-        options["state_key"] = state_key(options)
 
 
 def _check_places(options: dict[str, Any], sources: Sequence[str]) -> None:

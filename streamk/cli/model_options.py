@@ -23,6 +23,7 @@ from streamk.cli.arguments import (
     one_of,
     whole,
 )
+from streamk.cli.parts import Header
 from streamk.errors import BackendUnavailable, InvalidInput
 from streamk.kernels import ALIASES, KERNELS, by_name
 from streamk.learners import (
@@ -179,6 +180,13 @@ def learner_header(header: Mapping[str, Any]) -> Mapping[str, Any]:
     return header
 
 
+def saved_experts(header: Mapping[str, Any]) -> list[tuple[Header, Header]]:
+    """Return the headers of the external experts of a learner: as they begin, and as they are."""
+    kept = header.get("parts", {}).get("external_experts", {}).get("parts", {})
+    places = (n for n in range(len(kept)) if f"fresh-{n}" in kept)
+    return [(kept[f"fresh-{n}"], kept[f"learner-{n}"]) for n in places]
+
+
 def experts_of(
     header: Mapping[str, Any], named: Sequence[str] | None = None
 ) -> Sequence[str] | None:
@@ -189,9 +197,7 @@ def experts_of(
     """
     if header["type"] != "multi-kernel" or named is not None:
         return named
-    kept = header["parts"].get("external_experts", {}).get("parts", {})
-    fresh = [kept[f"fresh-{n}"] for n in range(len(kept)) if f"fresh-{n}" in kept]
-    return [one["type"] for one in fresh] or [NO_EXPERT]
+    return [fresh["type"] for fresh, _ in saved_experts(header)] or [NO_EXPERT]
 
 
 def build(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, resolved
 from streamk.cli.inspect import members
 from streamk.cli.report import words
 from streamk.engine import Checkpoint, Key
@@ -90,13 +90,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_common()
     options = parser.parse(arguments)
     path = checkpoint_place(options["model"], "checkpoint")
-    name = path.resolve().name if isinstance(path, Path) else path.name
-    target = Path(options.get("to", f"{name}.png")).expanduser()
+    target = Path(options.get("to", f"{resolved(path).name}.png")).expanduser()
     if target.suffix not in (".png", ".svg"):
         raise UsageError(f"--to {target}: the name must end in .png or .svg")
     if not target.resolve().parent.is_dir():
         raise UsageError(f"--to {target}: there is no directory {target.parent}")
-    story = _history(_newest(path, key_of(state_key(options))))
+    story = _history(_newest(path, key_of(options.get("state_key"))))
     if not len(story.metrics.history):
         raise UsageError(f"{path} has no figures yet: too few events had a prediction and a label")
     _draw(story, target)
@@ -110,7 +109,7 @@ def _newest(path: Location, key: Key | None) -> Checkpoint:
     if len(found) > 1:
         names = ", ".join(str(paths[0].parent) for paths in found)
         raise UsageError(f"{path} has checkpoints of several members; choose one of {names}")
-    return newest_of_all(path.resolve() if isinstance(path, Path) else path, key)
+    return newest_of_all(resolved(path), key)
 
 
 def _history(found: Checkpoint) -> StreamHistory:

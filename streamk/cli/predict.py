@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from connectors.registry import schemes
-from streamk.cli.arguments import Parser, UsageError, checkpoint_place
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, resolved
 from streamk.cli.job import add_details, add_running, check, connected, display
 from streamk.cli.report import show
 from streamk.engine import Engine, Fixed
@@ -78,7 +77,7 @@ def _parser() -> Parser:
 def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     """Everything put together, cheapest mistakes first."""
     directory = checkpoint_place(options["model"])
-    if "checkpoint" in options and _same(options["checkpoint"], directory):
+    if "checkpoint" in options and resolved(options["checkpoint"]) == resolved(directory):
         raise UsageError(
             f"--checkpoint {directory} is where the model comes from; the position needs another"
         )
@@ -103,10 +102,3 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     source, sink = connected(options, engine_options, stack)
     with preparing(model.learner):
         return Engine(source, model.learner, sink=sink, fixed=fixed, **grouped(engine_options))
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two places of checkpoints are one."""
-    if isinstance(one, Path) and isinstance(other, Path):
-        return one.resolve() == other.resolve()
-    return bool(one == other)

@@ -38,7 +38,8 @@ from streamk.cli.model_options import (
 from streamk.cli.parts import Making, parts
 from streamk.cli.report import show
 from streamk.encoding import Schema
-from streamk.engine import Engine, Key, kept_model
+from streamk.engine import Engine, kept_model
+from streamk.engine.checkpoints.files import key_of
 from streamk.engine.options import FLAGS, grouped
 from streamk.engine.recovery.job import AnotherJob
 from streamk.errors import StateError
@@ -201,7 +202,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     schema = _schema(options.get("schema", "open"))
     settings = options.get("set", [])
     task = options.get("task") or _task(schema) or task_of(settings)
-    key = Key.read(options["state_key"]) if "state_key" in options else None
+    key = key_of(options.get("state_key"))
     own = kept_model(options["checkpoint"], key) if "checkpoint" in options else None
     first = None
     if own is None and "start_from" in options:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from streamk.cli.arguments import Parser, UsageError, checkpoint_place, state_key, whole
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, whole
 from streamk.cli.model_options import learner_header
 from streamk.cli.parts import Header, Making, Part
 from streamk.contest.contest import WINDOW, Contest
@@ -230,7 +230,7 @@ def _changed(parser: Parser, arguments: Sequence[str], change: Callable[[Any, An
     parser.add_key()
     parser.add_common()
     options = parser.parse(arguments)
-    place, key = checkpoint_place(options["model"]), key_of(state_key(options))
+    place, key = checkpoint_place(options["model"]), key_of(options.get("state_key"))
     changed = change_champion(place, lambda contest: change(contest, options.get("name")), key)
     for path, contest in changed:
         former = contest.promotions[-1].former

@@ -18,7 +18,6 @@ from streamk.cli.arguments import (
     checkpoint_place,
     existing_path,
     seconds,
-    state_key,
     whole,
 )
 from streamk.cli.parts import Making, Part
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     token = token_for(host, token_file(options))
     tls = _tls(options)
     directory = checkpoint_place(options["model"])
-    model = load(directory, key=state_key(options))
+    model = load(directory, key=options.get("state_key"))
     with contextlib.ExitStack() as stack:
         log = None
         if "learn" in options:
