@@ -12,29 +12,9 @@ from typing import Any
 from connectors.registry import schemes
 from streamk.backends.memory import share_free
 from streamk.cli import started
-from streamk.cli.arguments import (
-    Parser,
-    UsageError,
-    flag_of,
-    named_value,
-    nearest,
-    one_of,
-    whole,
-)
-from streamk.cli.job import (
-    add_details,
-    add_running,
-    check,
-    connected,
-    display,
-)
-from streamk.cli.model_options import (
-    build,
-    described,
-    experts_of,
-    learner_header,
-    task_of,
-)
+from streamk.cli.arguments import Parser, UsageError, flag_of, named_value, nearest, one_of, whole
+from streamk.cli.job import add_details, add_running, check, connected, display
+from streamk.cli.model_options import build, described, experts_of, learner_header, task_of
 from streamk.cli.parts import Making, parts
 from streamk.cli.report import show
 from streamk.encoding import Schema
