@@ -80,18 +80,14 @@ class EventBatch(ABC):
             self.take(counting).learn(model, labels, weights)
             return
         for some in self._parts():
+            known = list(labels[some])
             with model.lock:
-                if weights is None:
-                    self._learn(model, some, list(labels[some]))
-                else:
-                    self._learn_weighted(model, some, list(labels[some]), weights[some])
-
-    def _learn(self, model: Model, some: slice, labels: list[Any]) -> None:
-        found = self.numbers(model, some)
-        if found is None:
-            model.learn(self.dicts(some), labels)
-        elif len(found):
-            model.learner.learn_many(found, labels)
+                if weights is not None:
+                    self._learn_weighted(model, some, known, weights[some])
+                elif (found := self.numbers(model, some)) is None:
+                    model.learn(self.dicts(some), known)
+                elif len(found):
+                    model.learner.learn_many(found, known)
 
     def _learn_weighted(
         self, model: Model, some: slice, labels: list[Any], weights: Numbers

@@ -7,13 +7,14 @@ learner, so that River's estimators, scikit-learn's and `streamk run --set` have
 
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
@@ -291,12 +292,6 @@ class Shared:
                     found.__doc__ = joined(sections(found.__doc__) | told)
                 setattr(cls, name, (_fitting if name in _FITTING else _asking)(found))
 
-    def _as_it_is(self) -> Self:
-        """Return an estimator with the attributes of this one."""
-        made = object.__new__(type(self))
-        made.__dict__ = self.__dict__.copy()
-        return made
-
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__.copy()
 
@@ -304,7 +299,7 @@ class Shared:
 def _asking(method: Any) -> Callable[..., Any]:
     @functools.wraps(method)
     def asking(self: Shared, *arguments: Any, **options: Any) -> Any:
-        return method(self._as_it_is(), *arguments, **options)
+        return method(copy.copy(self), *arguments, **options)
 
     return asking
 
@@ -314,7 +309,7 @@ def _fitting(method: Any) -> Callable[..., Any]:
     def fitting(self: Shared, *arguments: Any, **options: Any) -> Any:
         turns: Turns = self.__dict__.setdefault("_turns", Turns())
         with turns.lock:
-            made = self._as_it_is()
+            made = copy.copy(self)
             found = method(made, *arguments, **options)
             self.__dict__ = made.__dict__
         return self if found is made else found

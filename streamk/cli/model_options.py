@@ -63,10 +63,6 @@ def _kernel(text: str) -> str:
     return ALIASES.get(text) or one_of(*KERNELS)(text)
 
 
-def _loss(text: str) -> str:
-    return one_of(*LOSSES)(text)
-
-
 def _step(text: str) -> Any:
     """Read a number, RULE:NUMBER, or the rule without a number."""
     if text == LADDER:
@@ -130,7 +126,7 @@ _OF_POOLS = {
     "q": _OF_LOSS["q"],
 }
 """Those of the losses of many kernels."""
-_READ = {"kernel": _kernel, "loss": _loss, "step": _step, "class_weight": _class_weight}
+_READ = {"kernel": _kernel, "loss": one_of(*LOSSES), "step": _step, "class_weight": _class_weight}
 """Readers of options that are put together from words."""
 
 

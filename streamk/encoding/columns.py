@@ -36,12 +36,12 @@ from numpy.typing import NDArray
 from streamk.backends import LARGEST
 from streamk.encoding.schema import Kind, Schema, owner_of
 from streamk.encoding.values import (
+    SAFE,
     Moment,
     Name,
     Rejected,
     is_long,
     is_odd,
-    number_of,
     parse_number,
     parse_time,
     plain,
@@ -294,7 +294,9 @@ class ColumnTable:
     def _number(self, name: Name, value: Any) -> float | None:
         """Return the number that a value is, or reads as; None if it is none."""
         if not isinstance(value, str):
-            return number_of(value) if isinstance(value, bool | int | float) else None
+            # A whole number from 2**53 on is an id, of which a float64 would lose digits.
+            is_number = isinstance(value, float) or (isinstance(value, int) and abs(value) < SAFE)
+            return float(value) if is_number else None
         number = parse_number(value)
         if number is None or abs(number) <= LARGEST:
             return number

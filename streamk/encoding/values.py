@@ -205,15 +205,6 @@ def _parse_odd_number(text: str) -> float | None:
     return float(f"{3600 * hours + 60 * minutes + seconds}{clock[4] or ''}")
 
 
-def number_of(value: float) -> float | None:
-    """Return the number of a plain bool, int or float; None for a whole number that is an id.
-
-    >>> number_of(True), number_of(2**53 - 1), number_of(2**53), number_of(2.0**53)
-    (1.0, 9007199254740991.0, None, 9007199254740992.0)
-    """
-    return float(value) if isinstance(value, float) or -SAFE < value < SAFE else None
-
-
 def is_odd(text: str) -> bool:
     """Return whether a text reads as a number, a boolean or a time.
 
@@ -559,7 +550,7 @@ def _lenient_json(value: bytes, trouble: str) -> Any:
     return event
 
 
-def read_csv(value: bytes, fields: tuple[str, ...], delimiter: str = ",") -> dict[str, str | None]:
+def read_csv(value: bytes, fields: tuple[str, ...], delimiter: str) -> dict[str, str | None]:
     """One CSV record under its header; an empty cell is None."""
     _must_be_bytes(value)
     try:

@@ -16,7 +16,6 @@ from streamk.adapters.options import Kind, Shared, estimator
 from streamk.adapters.sklearn.points import made_kernel, of_points
 from streamk.adapters.sklearn.streams import RANDOM_STATE, drawn_seed
 from streamk.errors import InvalidInput
-from streamk.kernels import Kernel
 from streamk.landmarks import Diffusion, Landmarks
 from streamk.landmarks.matrices import PRECOMPUTED
 from streamk.landmarks.methods import OPTIONS
@@ -92,15 +91,6 @@ ValueError
     def _n_features_out(self) -> int:
         return self._landmarks.rank
 
-    def _made_kernel(self, columns: int) -> str | Kernel:
-        """Return the kernel that the parameters say, or "precomputed"."""
-        if isinstance(self.kernel, Diffusion):
-            raise InvalidInput(
-                "a diffusion kernel needs all rows, and a transformer keeps only landmarks; take "
-                "streamk.landmarks.oasis, whose result transforms new rows"
-            )
-        return made_kernel(self.kernel, columns, bandwidth=self.bandwidth, gamma=self.gamma)
-
     def _fit(self, X: ArrayLike) -> tuple[Landmarks, NDArray[Any]]:
         rows = self._rows(X, reset=True)
         if self._given and rows.shape[0] != rows.shape[1]:
@@ -109,7 +99,12 @@ ValueError
                 f"{rows.shape}"
             )
         check_count("n_components", self.n_components)
-        self.kernel_ = self._made_kernel(rows.shape[1])
+        if isinstance(self.kernel, Diffusion):
+            raise InvalidInput(
+                "a diffusion kernel needs all rows, and a transformer keeps only landmarks; take "
+                "streamk.landmarks.oasis, whose result transforms new rows"
+            )
+        self.kernel_ = made_kernel(self, rows.shape[1])
         # A kernel matrix in single precision is positive semidefinite up to its own rounding only.
         precision = str(rows.dtype) if self._given else "float64"
         found = self._method(

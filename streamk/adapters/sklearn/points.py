@@ -68,17 +68,16 @@ _NEVER = ("polynomial", "arc_cosine", "zonal")
 """Kernels of random features alone."""
 
 
-def made_kernel(
-    kernel: str | Kernel, columns: int, *, bandwidth: float | None, gamma: float | None
-) -> str | Kernel:
-    """Return the kernel that the options say for points of so many columns, or "precomputed".
+def made_kernel(estimator: Any, columns: int) -> str | Kernel:
+    """Return the kernel of an estimator of points of so many columns, or "precomputed".
 
     Raises
     ------
     InvalidInput
         If there is no such kernel, or one that is not given by name is given a scale.
     """
-    scales = {"bandwidth": bandwidth, "gamma": gamma}
+    kernel: str | Kernel = estimator.kernel
+    scales = {"bandwidth": estimator.bandwidth, "gamma": estimator.gamma}
     given = {name: scale for name, scale in scales.items() if scale is not None}
     if isinstance(kernel, str) and kernel != PRECOMPUTED:
         if not given and kernel != "linear":
@@ -157,7 +156,7 @@ ValueError
 
     def _made_kernel(self, columns: int) -> Kernel:
         """Return the kernel that the options say for points of so many columns."""
-        made = made_kernel(self.kernel, columns, bandwidth=self.bandwidth, gamma=self.gamma)
+        made = made_kernel(self, columns)
         if not isinstance(made, Kernel):
             raise InvalidInput(f"kernel={made!r} must be the name of a kernel or a streamk Kernel")
         return made
