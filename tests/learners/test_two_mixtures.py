@@ -15,7 +15,7 @@ from reference.naive import Evidence
 
 from streamk.kernels import Gaussian
 from streamk.learners import MultiKernel, OnlineNystrom
-from streamk.learners.multi_kernel.mixture import PendingPredictions
+from streamk.learners.multi_kernel.pending import PendingPredictions
 from streamk.learners.multi_kernel.tables import ALPHAS, BANKS, GRADIENT_RATE
 from streamk.losses import loss
 

@@ -7,10 +7,8 @@ prediction, so what they are weighed by is what they said then (Weinberger and O
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,74 +19,14 @@ from streamk.learners.common.classes import Label
 from streamk.learners.multi_kernel import tables
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
+from streamk.learners.multi_kernel.intervals import ErrorQuantiles
+from streamk.learners.multi_kernel.pending import HeldPredictions, PendingPredictions
 from streamk.learners.multi_kernel.rests import STRETCH
-from streamk.learners.multi_kernel.upkeep import PERIOD, ErrorQuantiles, Upkeep
+from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
 from streamk.scaling.quantiles import RunningQuantiles
 
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
-
-
-class PendingPredictions:
-    """Predictions of the experts for the events predicted last, by event.
-
-    That of an expert that was inactive then is NaN.
-
-    Parameters
-    ----------
-    budget : int
-        Memory, in bytes; the oldest are forgotten first. At least one is kept.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> said = PendingPredictions(1000)
-    >>> said.keep(b"event", np.array([0.5]))
-    >>> said.take(b"event"), said.take(b"event")
-    (array([0.5]), None)
-    """
-
-    def __init__(self, budget: int) -> None:
-        self._budget = budget
-        self._kept: OrderedDict[bytes, NDArray[Any]] = OrderedDict()
-        self.nbytes = 0
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def __contains__(self, event: bytes) -> bool:
-        return event in self._kept
-
-    def keep(self, event: bytes, scores: NDArray[Any]) -> None:
-        """Keep predictions, an array that the caller does not use again."""
-        self.take(event)
-        self.nbytes += scores.nbytes + len(event)
-        self._kept[event] = scores
-        while self.nbytes > self._budget and len(self._kept) > 1:
-            first, forgotten = self._kept.popitem(last=False)
-            self.nbytes -= forgotten.nbytes + len(first)
-
-    def items(self) -> list[tuple[bytes, NDArray[Any]]]:
-        """Return all events and the predictions for each, the oldest first."""
-        return list(self._kept.items())
-
-    def take(self, event: bytes) -> NDArray[Any] | None:
-        """Remove and return the predictions for an event; None where there are none."""
-        scores = self._kept.pop(event, None)
-        if scores is not None:
-            self.nbytes -= scores.nbytes + len(event)
-        return scores
-
-    def shift(self, factor: float, shift: float) -> None:
-        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        for scores in self._kept.values():
-            scores *= factor
-            scores += shift
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._kept.clear()
-        self.nbytes = 0
 
 
 class ExpertMixture:
@@ -108,8 +46,9 @@ class ExpertMixture:
     ----------
     pool : ExpertPool
         From the first columns on, see `take`.
-    pending, held : PendingPredictions
-        By the events' values, and of held events by their numbers.
+    pending : PendingPredictions
+        By the events' values.
+    held : HeldPredictions
     errors : ErrorQuantiles or None
         Of numbers.
     n_events : int
@@ -123,7 +62,7 @@ class ExpertMixture:
     ) -> None:
         self.external, self.n_events = external, 0
         self.pending = PendingPredictions(pending_bytes)
-        self.held = PendingPredictions(pending_bytes)
+        self.held = HeldPredictions(pending_bytes)
         self.errors = None if is_classifier else ErrorQuantiles()
         self.upkeep = Upkeep()
         self._fresh: bytes | None = None
@@ -132,7 +71,7 @@ class ExpertMixture:
     @property
     def nbytes(self) -> int:
         """Memory of what there is beside the pool, in bytes."""
-        return self.pending.nbytes + self.held.nbytes + self.external.nbytes
+        return self.pending.nbytes + self.held.kept.nbytes + self.external.nbytes
 
     def take(
         self,
@@ -146,7 +85,7 @@ class ExpertMixture:
         self.external.update_columns_and_classes(columns, classes, scale)
         pool.adapt(scale)
         self.pending.clear()
-        self.held.clear()
+        self.held.kept.clear()
         self._fresh = None
         self._loops = loops.event
 
@@ -162,7 +101,7 @@ class ExpertMixture:
         self.settle()
         self.pool.shift_labels(factor, shift)
         self.pending.shift(factor, shift)
-        self.held.shift(factor, shift)
+        self.held.kept.shift(factor, shift)
         self.external.shift_labels(factor, shift, self.n_events)
         self.follow_woken()
         if self.errors is not None and factor:

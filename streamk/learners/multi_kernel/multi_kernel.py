@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import options
 from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
 from streamk.declared import count
-from streamk.errors import InvalidInput, StateError, shown
+from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events, check_seed
 from streamk.learners.common.classes import (
@@ -26,7 +26,7 @@ from streamk.learners.common.classes import (
     is_number,
 )
 from streamk.learners.common.merging import check_mergeable, events_apart
-from streamk.learners.common.options import GIVEN, MAX_CLASSES, SEED, THREADS, check_classification
+from streamk.learners.common.options import GIVEN, check_classification
 from streamk.learners.common.predictor import Decider, OneAtATime, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
 from streamk.learners.multi_kernel import pool_growth, tables
@@ -36,13 +36,16 @@ from streamk.learners.multi_kernel.external_experts import (
     ExternalExperts,
     default_experts,
 )
+from streamk.learners.multi_kernel.intervals import ErrorQuantiles, checked_levels, ends
 from streamk.learners.multi_kernel.joining import InScale, rescale, unit_change
-from streamk.learners.multi_kernel.mixture import ExpertMixture, PendingPredictions
-from streamk.learners.multi_kernel.tables import FURTHEST, loss_from_json, number_loss
-from streamk.learners.multi_kernel.upkeep import PERIOD, ErrorQuantiles
+from streamk.learners.multi_kernel.mixture import ExpertMixture
+from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL, OPTIONS
+from streamk.learners.multi_kernel.pending import UNBOUNDED, PendingPredictions, unequal
+from streamk.learners.multi_kernel.tables import FURTHEST, number_loss
+from streamk.learners.multi_kernel.upkeep import PERIOD
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
-from streamk.options import Made, Option, Real, Whole, documented
+from streamk.options import documented
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
@@ -52,48 +55,6 @@ _AT_ONCE = 128
 """Events that are learned before another thread that wants to predict gets its turn."""
 _BLOCK = 1024
 """Events whose predictions are in memory at once, beside those that are kept."""
-_UNBOUNDED = 1 << 62
-"""Bytes: what is moved from one place to another must not be forgotten on the way."""
-
-_LOSS = """Of numbers. Errors e are in units of the labels' spread, a standard deviation if they
-are normal. By default experts learn Huber's loss with delta 3 and the mixing loses 2 abs(e), which
-is for the mean absolute error.
-
-- "squared", for the root of the mean squared error: experts' steps are as long as errors,
-  up to 20, and the mixing loses e^2 / 4. Its weights move by exp(-e^2 / 16), which is
-  concave up to the root of 8.
-- "huber", with ``delta`` from 0.1 to 20, 1 by default: no step is for more than delta, so a
-  small one learns slowly; the mixing loses 2 / delta, and at least 1/2, times Huber's loss.
-- "quantile", with ``q`` from 0.005 to 0.995, the median by default: predictions are the
-  quantile. The mixing and the first step rule of each kind of experts descend the pinball
-  loss, in units of recent errors; the others learn the mean. A tracker of the quantile of
-  its errors is added to what each expert says. The mixing loses 4 times the pinball loss.
-
-One with a parameter is ``streamk.losses.loss("quantile", q=0.9)``, say."""
-_CLASS_WEIGHT = """What it costs to miss each class: positive weights by label, 1 for those left
-out. What is predicted is then the class with the largest product of weight and probability, so
-that the expected weighted error is the least (Elkan 2001); learning and probabilities stay as they
-are. "balanced" takes one over the share of the class among the last labels (10,000, and
-exponentially fewer of those before), at least 0.005, so that all classes count alike. The weight
-of a label that never comes changes nothing: on a stream it may still come. Where `classes` are
-given, or the first label is a boolean, it must be one of the classes."""
-_EXTERNAL_EXPERTS = """Learners that join the experts: their predictions are mixed like those of
-the others. By default that is a `FeatureMachine` of this task and seed, which rests for good where
-columns and classes, together, are more than 256; an empty sequence is for none, which is several
-times as fast. They must be new; copies learn. They see the columns in units of their spread, with
-the median where a value is missing, and the median distance of two events is the root of 2.
-Numbers are in the labels' spread. They go on as they are where the losses rise. One whose
-predictions overflow begins anew. Beside the mixture of all experts there is then that without
-external ones, as it would be if there were none, and it is predicted by the one whose loss over
-the last thousand events or so was smaller, unless it has made more errors.
-
-A `FeatureMachine` rests where the others' loss is less than 2% above that of all, and does not
-come closer to that: it is looked at after each 1,024 events, rests for 8,192 at first and twice as
-many each time, without an end, and is tried again for 3,072. All others are always active."""
-GIVEN_TO_MULTI_KERNEL: dict[str, Option] = {
-    "external_experts": Option(type="sequence of learners of one kernel", doc=_EXTERNAL_EXPERTS),
-}
-"""Parameters that are no options of the state."""
 
 
 @documented(GIVEN | GIVEN_TO_MULTI_KERNEL)
@@ -152,39 +113,7 @@ class MultiKernel(OneAtATime, Decider):
     """
 
     TYPE = "multi-kernel"
-    OPTIONS: ClassVar[dict[str, Option]] = {
-        "loss": Made(
-            kind=Loss,
-            parse=loss_from_json,
-            optional=True,
-            about="of numbers: squared, huber, quantile (mixed by absolute errors)",
-            or_by=str,
-            doc=_LOSS,
-        ),
-        "class_weight": Option(
-            saved=False,
-            about="balanced, or LABEL:WEIGHT,...; the rest 1 (all 1)",
-            type='"balanced" or mapping of label to float',
-            doc=_CLASS_WEIGHT,
-        ),
-        "effort": Real(
-            optional=True,
-            about="for a learned metric, relative to the others; 0: without (1)",
-            doc="Operations that the `FeatureMachine` by default may spend, relative to those of "
-            "all other experts and to an opening of some two seconds of one core; 0 is for no "
-            "such expert, and None for no bound.",
-        ),
-        "max_classes": MAX_CLASSES,
-        "pending_bytes": Whole(
-            least=0,
-            resource=True,
-            about="memory for predictions without a label yet",
-            doc="Memory for predictions of events whose labels are still to come; the oldest are "
-            "dropped.",
-        ),
-        "seed": SEED,
-        "threads": THREADS,
-    }
+    OPTIONS = OPTIONS
     THRESHOLD = 0.5
     takes_missing = True
     mixes_experts = True
@@ -604,12 +533,10 @@ class MultiKernel(OneAtATime, Decider):
         InvalidInput
             If this is a classifier, a level is out of range or the columns do not fit.
         """
-        wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
         quantiles = self._mixture.errors
         if quantiles is None:
             raise InvalidInput("a classifier has no quantiles; use predict_proba_many")
-        if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
-            raise InvalidInput(f"levels={shown(levels)} must lie between 0 and 1")
+        wanted = checked_levels(levels)
         predicted, scores = self._forecast(self._check(X))
         if not self.n_events:
             return np.full((len(predicted), len(wanted)), np.nan)
@@ -630,9 +557,7 @@ class MultiKernel(OneAtATime, Decider):
         InvalidInput
             As for `predict_quantile_many`.
         """
-        if not (isinstance(level, int | float) and 0 < level <= 0.99):
-            raise InvalidInput(f"level={shown(level)} must lie between 0 and 0.99")
-        return self.predict_quantile_many(X, [(1 - level) / 2, (1 + level) / 2])
+        return self.predict_quantile_many(X, ends(level))
 
     def shares(self, x: ArrayLike) -> dict[str, float]:
         """Return how much each kind of expert contributes to what is said of one event x (d,).
@@ -727,14 +652,10 @@ class MultiKernel(OneAtATime, Decider):
         InvalidInput
             If a value is infinite.
         """
-        events, asked = self._check(X), PendingPredictions(_UNBOUNDED)
+        events, asked = self._check(X), PendingPredictions(UNBOUNDED)
         with self._mixture.keeping(asked):
             found = self.predict_then_learn_many(events, [None] * len(events))
-        kept = dict(asked.items())
-        for number, event in zip(numbers, events, strict=True):
-            said = kept.get(event.tobytes())
-            if said is not None:
-                self._mixture.held.keep(_name(number), said.copy())
+        self._mixture.held.keep(numbers, events, asked)
         return found
 
     def learn_held_many(
@@ -758,43 +679,24 @@ class MultiKernel(OneAtATime, Decider):
         """
         events = self._check(X)
         labels = self.check_labels(y, len(events))
-        for some in _unequal(events):
-            waiting = PendingPredictions(_UNBOUNDED)
-            for number, event in zip(numbers[some], events[some], strict=True):
-                said = self._mixture.held.take(_name(number))
-                if said is not None:
-                    waiting.keep(event.tobytes(), said)
+        for some in unequal(events):
+            waiting = self._mixture.held.take(numbers[some], events[some])
             with self._mixture.keeping(waiting):
                 self.learn_many(events[some], labels[some])
 
     def held_predictions(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return what is kept for held events, which `state` has not.
+        """Return numbers (n,) of held events, the oldest first, and what is kept for each.
 
-        Returns
-        -------
-        numbers : int64 array of shape (n,)
-            The oldest first.
-        said : float32 array of shape (n, experts, outputs)
+        That is an array (n, experts, outputs), which `state` has not.
         """
-        kept = self._mixture.held.items()
-        numbers = np.array([int.from_bytes(name, "little") for name, _ in kept], np.int64)
-        if not kept:
-            return numbers, np.zeros((0, 0, 0), np.float32)
-        return numbers, np.stack([said for _, said in kept])
+        return self._mixture.held.arrays()
 
     def restore_held_predictions(
         self, numbers: NDArray[np.int64], said: NDArray[np.float32]
     ) -> None:
         """Go on with what `held_predictions` gave. Raises `StateError` if it does not fit."""
         shape = self._mixture.pool.arrays["KEPT"].shape if self._columns is not None else (0, 0)
-        if len(said) and (said.shape[1:] != shape or np.isinf(said).any()):
-            raise StateError(
-                f"predictions of held events have the shape {said.shape[1:]}, not {shape}, or are"
-                " infinite; the checkpoint is damaged or was changed by hand"
-            )
-        self._mixture.held.clear()
-        for number, one in zip(numbers.tolist(), said, strict=True):
-            self._mixture.held.keep(_name(number), one.copy())
+        self._mixture.held.restore(numbers, said, shape)
 
     # State
 
@@ -984,24 +886,3 @@ class MultiKernel(OneAtATime, Decider):
         new = pool_growth.successor(pool, mine.keys, task, classes, mine.capacity, order=order)
         new.arrays["BANK_COSTS"][...] = pool.arrays["BANK_COSTS"]
         return new
-
-
-def _name(number: int) -> bytes:
-    return number.to_bytes(8, "little")
-
-
-def _unequal(events: NDArray[np.float64]) -> Iterator[slice]:
-    """Yield slices in which no two events are equal, one after the other.
-
-    >>> list(_unequal(np.array([[1.0], [2.0], [1.0]])))
-    [slice(0, 2, None), slice(2, 3, None)]
-    """
-    first, met = 0, set[bytes]()
-    for n, event in enumerate(events):
-        name = event.tobytes()
-        if name in met:
-            yield slice(first, n)
-            first, met = n, set()
-        met.add(name)
-    if first < len(events):
-        yield slice(first, len(events))
