@@ -93,14 +93,14 @@ def test_the_better_one_is_predicted(kind: str) -> None:
         said = model.decision_one(x)
         own, full = arrays["OWN_OUT"].copy(), arrays["FULL_OUT"].copy()
         best = full if known.full_is_better else own
-        np.testing.assert_array_equal(said, model._restored(best))
+        np.testing.assert_array_equal(said, model._targets.restored(best))
         chosen.append(known.full_is_better)
-        unit = model._unit
+        unit = model._targets.unit
         model.learn_one(x, label)
-        if model._unit != unit:  # what was said is in another one
+        if model._targets.unit != unit:  # what was said is in another one
             known = Evidence(*arrays["EVIDENCE"][:3].tolist())
         elif kind == "numbers":
-            known.learn(own, full, None, model._standardized(np.array([label]))[0])
+            known.learn(own, full, None, model._targets.encode(np.array([label]))[0])
         else:
             known.learn(own, full, model.classes.index(label), None)
     assert np.mean(chosen) > 0.1
@@ -229,8 +229,8 @@ def after_gradient(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: 
     """The weights of the product of experts that moves along gradients; NaN counts as 0."""
     L = np.nan_to_num(L)
     if not model.is_classifier:
-        L = (L - model._labels.center) * model._labels.inverse * (L != 0.0)
-        y = (label - model._labels.center[0]) * model._labels.inverse[0]
+        L = (L - model._targets.labels.center) * model._targets.labels.inverse * (L != 0.0)
+        y = (label - model._targets.labels.center[0]) * model._targets.labels.inverse[0]
         slope = np.clip(w @ L[:, 0] - y, -3.0, 3.0) * L[:, 0]
         return w - GRADIENT_RATE * slope / (1e-3 + L[:, 0] @ L[:, 0])
     return w - GRADIENT_RATE * slopes_of(model, w, L, label)
@@ -239,7 +239,7 @@ def after_gradient(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: 
 def as_sure(kind: str, model: MultiKernel, said: NDArray[Any], factors: NDArray[Any]) -> Any:
     """Opinions times factors, of classes as logarithms of probabilities."""
     if kind == "numbers":
-        center = model._labels.center
+        center = model._targets.labels.center
         return (said - center) * factors[:, None] + center
     if kind == "two":
         return said * factors[:, None]
@@ -262,7 +262,7 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str) -> None:
         )
         said = opinions_of(model, X[i]).astype(float)
         if kind == "numbers":
-            said = said / model._labels.inverse + model._labels.center
+            said = said / model._targets.labels.inverse + model._targets.labels.center
         model.decision_one(X[i])
         waiting.append((i, said, flags))
         if len(waiting) <= 40:

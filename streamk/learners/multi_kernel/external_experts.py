@@ -273,10 +273,6 @@ class ExternalExperts:
         if len(self) and all(self._too_wide):
             self._early.end()
 
-    def lacks_classes(self, classes: int) -> bool:
-        """Return whether there are external experts, and they have not met so many classes."""
-        return len(self) > 0 and classes > len(self._classes)
-
     def check(self, columns: tuple[Column, ...], classes: tuple[Label, ...]) -> None:
         """Raise ValueError unless these are the columns and classes."""
         if (self._columns, self._classes) != (columns, classes):

@@ -7,23 +7,26 @@ prediction, so what they are weighed by is what they said then (Weinberger and O
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import loops, threads
-from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
-from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel import pool_growth, tables
+from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
 from streamk.learners.multi_kernel.pending import HeldPredictions, PendingPredictions
 from streamk.learners.multi_kernel.rests import STRETCH
 from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
+from streamk.losses import Loss
 from streamk.scaling.quantiles import RunningQuantiles
+from streamk.state import State
 
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
@@ -69,25 +72,33 @@ class ExpertMixture:
         """The event whose predictions are in the pool's workspace and nowhere else yet."""
 
     @property
-    def nbytes(self) -> int:
-        """Memory of what there is beside the pool, in bytes."""
-        return self.pending.nbytes + self.held.kept.nbytes + self.external.nbytes
+    def has_begun(self) -> bool:
+        """True from the first columns on, when there is a pool."""
+        return hasattr(self, "pool")
 
-    def take(
-        self,
-        pool: ExpertPool,
-        columns: Sequence[Column],
-        classes: Sequence[Label],
-        scale: RunningQuantiles,
-    ) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        pool = self.pool.nbytes if self.has_begun else 0
+        kept = self.pending.nbytes + self.held.kept.nbytes
+        return pool + kept + self.external.nbytes
+
+    def take(self, pool: ExpertPool, columns: ScaledColumns, classes: Sequence[Label]) -> None:
         """Go on with a new pool, and drop the predictions of the one before."""
         self.pool = pool
-        self.external.update_columns_and_classes(columns, classes, scale)
-        pool.adapt(scale)
+        self.external.update_columns_and_classes(columns.names or (), classes, columns.scale)
+        pool.adapt(columns.scale)
         self.pending.clear()
         self.held.kept.clear()
         self._fresh = None
         self._loops = loops.event
+
+    def add_classes(self, columns: ScaledColumns, classes: Sequence[Label]) -> None:
+        """Have the experts follow new classes; the known ones come first."""
+        if len(classes) > self.pool.classes:
+            self.take(pool_growth.with_classes(self.pool, len(classes)), columns, classes)
+        elif self.external:
+            self.external.update_columns_and_classes(columns.names or (), classes, columns.scale)
 
     def adapt(self, scale: RunningQuantiles) -> None:
         """Convert the experts to a changed scale of the columns."""
@@ -312,3 +323,49 @@ class ExpertMixture:
         """Look at the events since the last review."""
         self.settle()
         self.upkeep.review(self.pool, self.n_events)
+
+    # State and merging
+
+    def parts(self) -> dict[str, State]:
+        """Return the states of the parts by name, but for predictions without a label yet."""
+        parts = {}
+        if self.errors is not None:
+            parts["errors"] = self.errors.state()
+        if self.external:
+            parts["external_experts"] = self.external.state()
+        if self.has_begun:
+            parts["pool"] = pool_growth.state_of(self.pool, self.upkeep.arrays())
+        return parts
+
+    def restore(
+        self,
+        state: State,
+        columns: ScaledColumns,
+        classes: Sequence[Label],
+        *,
+        seed: int,
+        loss: Loss | None,
+        placings: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Take back `parts` after `n_events`; raise StateError or ValueError if they do not fit."""
+        is_classifier, names = self.errors is None, columns.names
+        if not is_classifier:
+            self.errors = ErrorQuantiles.from_state(state.child("errors"))
+        header: Any = state.header
+        if "external_experts" in header["parts"]:
+            self.external = ExternalExperts.from_state(
+                state.child("external_experts"), is_classifier=is_classifier, placings=placings
+            )
+            self.external.check(names or (), tuple(classes))
+        if names is not None:
+            self.upkeep.restore(state.child("pool").arrays)
+            pool = pool_growth.load(
+                state.child("pool"),
+                columns.keys,
+                classes=max(2, len(classes)) if is_classifier else None,
+                seed=seed,
+                loss=loss,
+                external_experts=self.external.names,
+                n_events=self.n_events,
+            )
+            self.take(pool, columns, classes)

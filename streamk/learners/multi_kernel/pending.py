@@ -78,19 +78,9 @@ class PendingPredictions:
 
 
 class HeldPredictions:
-    """Predictions of the experts for events that are held, under numbers of their own.
+    """Predictions of the experts for events that are held, also for equal ones, under numbers.
 
-    They differ for events that are equal, and may be saved beside a model.
-
-    Parameters
-    ----------
-    budget : int
-        Memory, in bytes; the oldest are forgotten first.
-
-    Attributes
-    ----------
-    kept : PendingPredictions
-        By the bytes of the numbers.
+    They may be saved beside a model. The memory of those that are `kept` has a budget, in bytes.
 
     Examples
     --------
@@ -134,13 +124,7 @@ class HeldPredictions:
     def restore(
         self, numbers: NDArray[np.int64], said: NDArray[np.float32], shape: tuple[int, ...]
     ) -> None:
-        """Take back what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If predictions are not of this shape, or infinite.
-        """
+        """Take back what `arrays` gave; raise StateError unless it is finite and of this shape."""
         if len(said) and (said.shape[1:] != shape or np.isinf(said).any()):
             raise StateError(
                 f"predictions of held events have the shape {said.shape[1:]}, not {shape}, or are"
