@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self, TypeGuard
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,9 +12,11 @@ from streamk.backends import LARGEST
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events
+from streamk.learners.common.predictor import one_row
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import State
 
+Floats = NDArray[np.float64]
 _FLOAT64 = np.dtype(np.float64)
 
 
@@ -25,8 +27,8 @@ class ScaledColumns:
     --------
     >>> columns = ScaledColumns(RunningQuantiles())
     >>> columns.add(["a", 7], columns.new_keys(["a", 7]))
-    >>> columns.names, len(columns.scale), columns.is_event(np.zeros(2))
-    (('a', 7), 2, True)
+    >>> columns.names, len(columns.scale)
+    (('a', 7), 2)
     """
 
     def __init__(self, scale: RunningQuantiles) -> None:
@@ -54,18 +56,25 @@ class ScaledColumns:
 
     # Events
 
-    def check(self, X: ArrayLike) -> NDArray[np.float64]:
+    def check(self, X: ArrayLike) -> Floats:
         """Return events (n, d) as the experts take them, or raise InvalidInput."""
         return check_events(X, _FLOAT64, self.names, missing=True)
 
-    def is_event(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
-        """Return whether x is an array of one event (d,) as the compiled loops take it."""
-        return (
+    def event(self, x: ArrayLike, is_fresh: Callable[[Floats], bool]) -> Floats:
+        """Return one event (d,) as the compiled loops take it, or raise InvalidInput.
+
+        One that is fresh, predicted just now, need not be looked at again. A sum of squares is the
+        fast way to see it otherwise; a NaN, which is missing, takes the last one.
+        """
+        if (
             type(x) is np.ndarray
             and x.dtype is _FLOAT64
             and x.shape == self.keys.shape
             and x.flags.carray
-        )
+            and (is_fresh(x) or np.vdot(x, x) <= LARGEST**2 or not (np.abs(x) > LARGEST).any())
+        ):
+            return x
+        return self.check(one_row(x)).ravel()
 
     @classmethod
     def from_state(cls, scale: State, names: Sequence[Column] | None) -> Self:
@@ -76,15 +85,3 @@ class ScaledColumns:
         if len(columns.scale) != len(columns.keys):
             raise ValueError(f"{len(columns.scale)} columns have a scale")
         return columns
-
-
-def is_bounded(x: NDArray[np.float64]) -> bool:
-    """Return whether no value of an event (d,) is too large; one may be missing.
-
-    Examples
-    --------
-    >>> is_bounded(np.array([1.0, np.nan])), is_bounded(np.array([1e200]))
-    (True, False)
-    """
-    # A sum of squares is the fast way to see it; with a NaN it is one too.
-    return bool(np.vdot(x, x) <= LARGEST**2 or not (np.abs(x) > LARGEST).any())

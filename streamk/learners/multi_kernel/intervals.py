@@ -120,13 +120,7 @@ class ErrorQuantiles:
 
     @classmethod
     def from_state(cls, state: State) -> ErrorQuantiles:
-        """Return the quantiles whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its arrays do not fit.
-        """
+        """Return the quantiles whose state this is, or raise StateError."""
         state.expect(cls.TYPE)
         spread, found = loops.spread, cls()
         sizes = {"trackers": spread.TRACKERS, "levels": len(spread.LEVELS)}

@@ -15,13 +15,7 @@ from streamk.learners.multi_kernel import pool_growth, tables
 from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.mixture import ExpertMixture
-from streamk.learners.multi_kernel.targets import (
-    OTHER_UNIT,
-    ClassTargets,
-    NumberTargets,
-    unit_change,
-    unit_of,
-)
+from streamk.learners.multi_kernel.targets import OTHER_UNIT, Targets, unit_change, unit_of
 from streamk.learners.multi_kernel.upkeep import PERIOD
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
@@ -32,7 +26,7 @@ class Parts(NamedTuple):
 
     mixture: ExpertMixture
     columns: ScaledColumns
-    targets: ClassTargets | NumberTargets
+    targets: Targets
     classes: Classes
 
 
@@ -109,8 +103,9 @@ def rescale(source: InScale, target: InScale, both: NDArray[np.bool_]) -> None:
 
     Labels and linear experts are converted. There is no such map for random features, whose
     frequencies belong to a scale, nor for tables, whose cells belong to ranks: where the scales
-    differ by more than estimates of one stream may, the source takes what the target knows, so that
-    joining leaves that as it is. A mean of the two would be right in neither scale.
+    differ by more than estimates of one stream may (a scale or distance by 30%, a center by 0.3
+    scales, a rank by 0.06), the source takes what the target knows, so that joining leaves that as
+    it is. A mean of the two would be right in neither scale.
 
     Parameters
     ----------

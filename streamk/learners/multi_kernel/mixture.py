@@ -23,11 +23,13 @@ from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
 from streamk.learners.multi_kernel.pending import HeldPredictions, PendingPredictions
 from streamk.learners.multi_kernel.rests import STRETCH
+from streamk.learners.multi_kernel.targets import Targets
 from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
 from streamk.losses import Loss
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import State
 
+Floats = NDArray[np.float64]
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
 
@@ -38,20 +40,12 @@ class ExpertMixture:
     Events are raw, labels in the experts' terms: numbers of classes, or numbers in units of the
     labels' spread. Scales and units are the caller's, who says when they move.
 
-    Parameters
-    ----------
-    external : ExternalExperts
-    is_classifier : bool
-    pending_bytes : int
-        Memory for predictions of events whose labels are still to come.
-
     Attributes
     ----------
     pool : ExpertPool
         From the first columns on, see `take`.
-    pending : PendingPredictions
-        By the events' values.
-    held : HeldPredictions
+    pending, held : PendingPredictions, HeldPredictions
+        In so many bytes, of events whose labels are still to come.
     errors : ErrorQuantiles or None
         Of numbers.
     n_events : int
@@ -82,6 +76,22 @@ class ExpertMixture:
         pool = self.pool.nbytes if self.has_begun else 0
         kept = self.pending.nbytes + self.held.kept.nbytes
         return pool + kept + self.external.nbytes
+
+    def pool_with(
+        self, keys: NDArray[np.uint64], targets: Targets, seed: int, loss: Loss | None
+    ) -> ExpertPool:
+        """Return the pool with further columns of these keys, or one of the first columns."""
+        if self.has_begun:
+            return pool_growth.with_columns(self.pool, keys) if len(keys) else self.pool
+        return ExpertPool(
+            keys,
+            task=targets.task,
+            classes=targets.classes,
+            seed=seed,
+            loss=loss,
+            external_experts=self.external.names,
+            cells=tables.most_after(self.n_events),
+        )
 
     def take(self, pool: ExpertPool, columns: ScaledColumns, classes: Sequence[Label]) -> None:
         """Go on with a new pool, and drop the predictions of the one before."""
@@ -126,8 +136,8 @@ class ExpertMixture:
     # Predicting
 
     def forecast(
-        self, events: NDArray[np.float64], most_threads: int | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        self, events: Floats, most_threads: int | None
+    ) -> tuple[Floats, NDArray[np.float32]]:
         """Return outputs (n, K) for events (n, d), and the scores (n, experts, K) behind them."""
         pool = self.pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
@@ -148,24 +158,24 @@ class ExpertMixture:
             self.pending.keep(row.tobytes(), kept.copy())
         return out, scores
 
-    def forecast_one(self, event: NDArray[np.float64]) -> NDArray[np.float64]:
+    def forecast_one(self, event: Floats) -> Floats:
         """Return outputs (K,) for an event (d,); what is said stays in the pool for a while."""
         self.settle()
         self._forecast_now(event)
         self._fresh = event.tobytes()
         return np.asarray(self.pool.arrays["OUT"].copy())
 
-    def forecast_unasked(self, event: NDArray[np.float64]) -> None:
+    def forecast_unasked(self, event: Floats) -> None:
         """Forecast an event (d,) whose prediction was not requested, as if it had been."""
         name = event.tobytes()
         if name != self._fresh and name not in self.pending:
             self.forecast_one(event)
 
-    def is_fresh(self, event: NDArray[np.float64]) -> bool:
+    def is_fresh(self, event: Floats) -> bool:
         """Return whether an event (d,) is the one that was forecast last."""
         return event.tobytes() == self._fresh
 
-    def _forecast_now(self, event: NDArray[np.float64]) -> None:
+    def _forecast_now(self, event: Floats) -> None:
         """Have all experts say what they do of an event (d,)."""
         pool = self.pool
         if self.external:
@@ -189,7 +199,7 @@ class ExpertMixture:
             self.settle()
             self.pending = said
 
-    def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _padded(self, events: Floats) -> Floats:
         """Return events (n, d), or one (d,), with room for columns still to come."""
         missing = self.pool.capacity - events.shape[-1]
         if not missing:
@@ -202,29 +212,11 @@ class ExpertMixture:
         """Return how many events may be learned at once: until tables grow or experts rest."""
         return min(tables.until_more(self.n_events), STRETCH - self.n_events % STRETCH)
 
-    def learn(
-        self,
-        events: NDArray[np.float64],
-        numbers: NDArray[np.float64],
-        *,
-        asked: bool,
-        predicted: bool,
-    ) -> NDArray[np.float64]:
-        """Learn from a run of events, mostly in a pass of the compiled loops.
+    def learn(self, events: Floats, numbers: Floats, *, asked: bool, predicted: bool) -> Floats:
+        """Learn from a run of events (n, d) with numbers (n,), mostly in a pass of compiled loops.
 
-        Parameters
-        ----------
-        events : float64 array of shape (n, d)
-        numbers : float64 array of shape (n,)
-        asked : bool
-            Whether each is to be predicted before it is learned.
-        predicted : bool
-            Whether the first one was already.
-
-        Returns
-        -------
-        float64 array of shape (n, K)
-            What was predicted just now, if it was asked for; anything else has no meaning.
+        If `asked`, each is predicted before, but for the first one if it is `predicted` already;
+        returned are these outputs (n, K). Any others have no meaning.
         """
         out = np.empty((len(events), self.pool.outputs))
         alone = len(events) == 1 or predicted or self.is_fresh(events[0])
@@ -236,13 +228,7 @@ class ExpertMixture:
             self._learn_pass(events[alone:], numbers[alone:], asked, out[alone:])
         return out
 
-    def _learn_pass(
-        self,
-        events: NDArray[np.float64],
-        numbers: NDArray[np.float64],
-        asked: bool,
-        out: NDArray[np.float64],
-    ) -> None:
+    def _learn_pass(self, events: Floats, numbers: Floats, asked: bool, out: Floats) -> None:
         """Do `learn` by the compiled loops alone, and write what was predicted to `out`."""
         pool, upkeep = self.pool, self.upkeep
         self.settle()
@@ -269,7 +255,7 @@ class ExpertMixture:
         self._grow()
 
     def _take_pending(
-        self, events: NDArray[np.float64], asked: bool
+        self, events: Floats, asked: bool
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return what was said of events (n, d), and at which place there each is, -1 for none.
 
@@ -286,7 +272,7 @@ class ExpertMixture:
                     found.append(then)
         return (np.stack(found) if found else self.pool.kept(0)), places
 
-    def learn_one(self, event: NDArray[np.float64], number: float) -> None:
+    def learn_one(self, event: Floats, number: float) -> None:
         """Learn from an event (d,), by what was said of it when it was predicted."""
         pool, name = self.pool, event.tobytes()
         seen = pool.arrays["KEPT"]
@@ -342,7 +328,6 @@ class ExpertMixture:
         state: State,
         columns: ScaledColumns,
         classes: Sequence[Label],
-        *,
         seed: int,
         loss: Loss | None,
         placings: Sequence[Mapping[str, Any]],

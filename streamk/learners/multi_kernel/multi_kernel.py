@@ -26,21 +26,16 @@ from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.options import GIVEN, check_classification
 from streamk.learners.common.predictor import Decider, OneAtATime, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
-from streamk.learners.multi_kernel import pool_growth, tables
-from streamk.learners.multi_kernel.columns import ScaledColumns, is_bounded
-from streamk.learners.multi_kernel.expert_pool import ExpertPool
-from streamk.learners.multi_kernel.external_experts import (
-    EFFORT,
-    ExternalExperts,
-    default_experts,
-)
+from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel.columns import ScaledColumns
+from streamk.learners.multi_kernel.external_experts import EFFORT, ExternalExperts, default_experts
 from streamk.learners.multi_kernel.intervals import checked_levels, ends
 from streamk.learners.multi_kernel.joining import Parts, merge
 from streamk.learners.multi_kernel.mixture import ExpertMixture
 from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL, OPTIONS
 from streamk.learners.multi_kernel.pending import UNBOUNDED, PendingPredictions, unequal
 from streamk.learners.multi_kernel.tables import number_loss
-from streamk.learners.multi_kernel.targets import ClassTargets, NumberTargets, unit_change
+from streamk.learners.multi_kernel.targets import ClassTargets, NumberTargets, Targets, unit_change
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 from streamk.options import documented
@@ -49,6 +44,8 @@ from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
 Floats = NDArray[np.float64]
+Scores = NDArray[np.float32]
+Labels = Sequence[Any] | NDArray[Any]
 _AT_ONCE = 128
 """Events that are learned before another thread that wants to predict gets its turn."""
 _BLOCK = 1024
@@ -113,9 +110,7 @@ class MultiKernel(OneAtATime, Decider):
     TYPE = "multi-kernel"
     OPTIONS = OPTIONS
     THRESHOLD = 0.5
-    takes_missing = True
-    mixes_experts = True
-    holds_predictions = True
+    takes_missing = mixes_experts = holds_predictions = True
 
     def __init__(
         self,
@@ -139,8 +134,7 @@ class MultiKernel(OneAtATime, Decider):
             raise InvalidInput(
                 f"loss={loss!r}: this option is for numbers; leave it out or say task='regression'"
             )
-        self.loss = number_loss(loss)
-        self.seed = check_seed(seed)
+        self.loss, self.seed = number_loss(loss), check_seed(seed)
         self.threads, self.pending_bytes, self.effort = threads, pending_bytes, effort
         self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
@@ -157,9 +151,9 @@ class MultiKernel(OneAtATime, Decider):
             if classes:
                 self._weights.check(self.classes)
         labels = LabelQuantiles(0 if self.is_classifier else 1, seed=self.seed)
-        self._targets = (
-            ClassTargets(self._classes, labels) if self.is_classifier else NumberTargets(labels)
-        )
+        self._targets: Targets = NumberTargets(labels)
+        if self.is_classifier:
+            self._targets = ClassTargets(self._classes, labels)
         self._inputs = ScaledColumns(RunningQuantiles(0, seed=self.seed))
         if columns is not None:
             self.add_columns(columns)
@@ -226,21 +220,8 @@ class MultiKernel(OneAtATime, Decider):
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""
-        keys, targets = self._inputs.new_keys(names), self._targets
-        if self.columns is None:
-            pool = ExpertPool(
-                keys,
-                task=targets.task,
-                classes=targets.classes,
-                seed=self.seed,
-                loss=self.loss,
-                external_experts=self._mixture.external.names,
-                cells=tables.most_after(self.n_events),
-            )
-        else:
-            pool = self._mixture.pool
-            if names:
-                pool = pool_growth.with_columns(pool, keys)
+        keys = self._inputs.new_keys(names)
+        pool = self._mixture.pool_with(keys, self._targets, self.seed, self.loss)
         self._inputs.add(names, keys)
         self._mixture.take(pool, self._inputs, self.classes)
 
@@ -258,18 +239,12 @@ class MultiKernel(OneAtATime, Decider):
 
     def decision_one(self, x: ArrayLike) -> Floats:
         """Outputs of the mixture for one event x of shape (d,), float64 (outputs,)."""
-        event = self._checked(x)
+        event = self._inputs.event(x, self._mixture.is_fresh)
         if self.columns is None:
             return self._targets.even(1).ravel()
         return self._targets.restored(self._mixture.forecast_one(event))
 
-    def _checked(self, x: ArrayLike) -> Floats:
-        """Return one event x (d,); what was predicted just now need not be looked at again."""
-        if self._inputs.is_event(x) and (self._mixture.is_fresh(x) or is_bounded(x)):
-            return x
-        return self._inputs.check(one_row(x)).ravel()
-
-    def _forecast(self, events: Floats) -> tuple[Floats, NDArray[np.float32]]:
+    def _forecast(self, events: Floats) -> tuple[Floats, Scores]:
         """Return outputs, and the scores (n, experts, outputs) behind them."""
         if self.columns is None:
             return self._targets.even(len(events)), np.zeros((len(events), 0, 1), np.float32)
@@ -321,7 +296,7 @@ class MultiKernel(OneAtATime, Decider):
 
     # Learning
 
-    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
+    def learn_many(self, X: ArrayLike, y: Labels) -> None:
         """Learn from events X (n, d), where NaN is missing, with labels y (n,), in their order.
 
         Labels are str, int or bool for classes, else finite numbers. Raises `InvalidInput` if a
@@ -330,7 +305,7 @@ class MultiKernel(OneAtATime, Decider):
         events = self._inputs.check(X)
         self._learn_events(events, self.check_labels(y, len(events)))
 
-    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
+    def predict_then_learn_many(self, X: ArrayLike, y: Labels) -> Prequential:
         """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
 
         This is `predict_one`, then `learn_one`, for each event: predictions and state are the same
@@ -355,7 +330,8 @@ class MultiKernel(OneAtATime, Decider):
         if label is None or self.columns is None:
             self.learn_many(one_row(x), [y])
         else:
-            self._learn(self._checked(x)[None], label, None)
+            event = self._inputs.event(x, self._mixture.is_fresh)
+            self._learn(event[None], label, None)
 
     def _learn_events(
         self, events: Floats, labels: NDArray[Any], recorder: Recorder | None = None
@@ -425,9 +401,7 @@ class MultiKernel(OneAtATime, Decider):
     def predict_held_many(self, X: ArrayLike, numbers: Sequence[int]) -> Prequential:
         """Predict events (n, d) in turn; what the experts say is kept under their numbers (n,).
 
-        Predictions that are pending under an event's values alone are one for two events that are
-        equal, and in no state. These are not, and can be saved beside the model. No two of those
-        that wait have one number.
+        Other pending predictions are one for two events that are equal, and in no state.
         """
         events, asked = self._inputs.check(X), PendingPredictions(UNBOUNDED)
         with self._mixture.keeping(asked):
@@ -435,9 +409,7 @@ class MultiKernel(OneAtATime, Decider):
         self._mixture.held.keep(numbers, events, asked)
         return found
 
-    def learn_held_many(
-        self, X: ArrayLike, y: Sequence[Any] | NDArray[Any], numbers: Sequence[int]
-    ) -> None:
+    def learn_held_many(self, X: ArrayLike, y: Labels, numbers: Sequence[int]) -> None:
         """Learn from held events one by one: by what was said of them when they were predicted.
 
         An event of which nothing is kept is learned as if it had been predicted just now.
@@ -445,17 +417,14 @@ class MultiKernel(OneAtATime, Decider):
         events = self._inputs.check(X)
         labels = self.check_labels(y, len(events))
         for some in unequal(events):
-            waiting = self._mixture.held.take(numbers[some], events[some])
-            with self._mixture.keeping(waiting):
+            with self._mixture.keeping(self._mixture.held.take(numbers[some], events[some])):
                 self.learn_many(events[some], labels[some])
 
-    def held_predictions(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def held_predictions(self) -> tuple[NDArray[np.int64], Scores]:
         """Return numbers (n,), the oldest first, and what is kept, (n, experts, outputs)."""
         return self._mixture.held.arrays()
 
-    def restore_held_predictions(
-        self, numbers: NDArray[np.int64], said: NDArray[np.float32]
-    ) -> None:
+    def restore_held_predictions(self, numbers: NDArray[np.int64], said: Scores) -> None:
         """Go on with what `held_predictions` gave. Raises `StateError` if it does not fit."""
         shape = self._mixture.pool.arrays["KEPT"].shape if self.columns is not None else (0, 0)
         self._mixture.held.restore(numbers, said, shape)
@@ -471,11 +440,7 @@ class MultiKernel(OneAtATime, Decider):
 
     @classmethod
     def from_state(
-        cls,
-        state: State,
-        *,
-        threads: int | None = None,
-        placings: Sequence[Mapping[str, Any]] = (),
+        cls, state: State, *, threads: int | None = None, placings: Sequence[Mapping[str, Any]] = ()
     ) -> Self:
         """Return the learner whose state this is.
 
@@ -492,14 +457,8 @@ class MultiKernel(OneAtATime, Decider):
             model._targets.labels = LabelQuantiles.from_state(state.child("labels"))
             if model.is_classifier and "weights" in header["parts"]:
                 model._weights = ClassWeights.from_state(state.child("weights"))
-            model._mixture.restore(
-                state,
-                model._inputs,
-                model.classes,
-                seed=model.seed,
-                loss=model.loss,
-                placings=placings,
-            )
+            known = model._inputs, model.classes
+            model._mixture.restore(state, *known, model.seed, model.loss, placings)
         return model
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:

@@ -18,12 +18,8 @@ UNBOUNDED = 1 << 62
 class PendingPredictions:
     """Predictions of the experts for the events predicted last, by event.
 
-    That of an expert that was inactive then is NaN.
-
-    Parameters
-    ----------
-    budget : int
-        Memory, in bytes; the oldest are forgotten first. At least one is kept.
+    That of an expert that was inactive then is NaN. Memory has a budget in bytes; the oldest are
+    forgotten first, but for one.
 
     Examples
     --------

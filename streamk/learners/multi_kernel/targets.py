@@ -127,3 +127,6 @@ class NumberTargets:
     def even(self, n: int) -> NDArray[np.float64]:
         """Return the outputs for n events before any column is known: 0."""
         return np.zeros((n, 1))
+
+
+Targets: TypeAlias = ClassTargets | NumberTargets

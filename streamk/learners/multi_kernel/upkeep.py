@@ -87,13 +87,7 @@ class Upkeep:
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take back what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If an array is missing or does not fit, naming it.
-        """
+        """Take back what `arrays` gave; raise StateError, naming an array that does not fit."""
         owner = "a pool of experts"
         found, _ = taken(_STORED, arrays, {}, owner)
         within(found["drift"][[0, 2]], NON_NEGATIVE, "drift", owner)  # a count, squares
