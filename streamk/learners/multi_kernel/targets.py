@@ -86,8 +86,8 @@ class NumberTargets:
     Examples
     --------
     >>> targets = NumberTargets(LabelQuantiles(1))
-    >>> targets.observe(np.arange(100.0)), targets.unit[0]
-    (True, 48.0)
+    >>> targets.observe(np.arange(100.0)), float(targets.unit[0])
+    (True, 31.5)
     >>> targets.restored(targets.encode(np.array([10.0, 20.0]))).round(6)
     array([10., 20.])
     """
