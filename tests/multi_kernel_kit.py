@@ -64,7 +64,7 @@ def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
 def losses_of(model: MultiKernel, said: NDArray[Any], label: Any) -> NDArray[Any]:
     """What is lost by opinions on an event, numbers in their own unit, by the default loss."""
     if not model.is_classifier:
-        errors = np.abs(said[:, 0] - label) * model._labels.inverse
+        errors = np.abs(said[:, 0] - label) * model._targets.labels.inverse
         return 2.0 * np.minimum(errors, 8.0)
     number = model.classes.index(label)
     if len(model.classes) == 2:

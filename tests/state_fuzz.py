@@ -487,9 +487,9 @@ def guarded(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def guard() -> None:
     """Let all arrays that compiled code reaches by addresses end where memory ends."""
-    from streamk.learners.multi_kernel import expert_pool, upkeep
+    from streamk.learners.multi_kernel import expert_pool, intervals
 
-    for module in (expert_pool, upkeep):
+    for module in (expert_pool, intervals):
         module.side_by_side = guarded  # type: ignore[attr-defined]
 
 

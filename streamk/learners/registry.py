@@ -19,7 +19,8 @@ from streamk.learners.doubly_stochastic.doubly_stochastic import DoublyStochasti
 from streamk.learners.eigenpro.eigenpro import EigenPro
 from streamk.learners.kernel_ridge import OnlineKernelRidge
 from streamk.learners.meka.streaming import StreamingMeka
-from streamk.learners.multi_kernel.multi_kernel import GIVEN_TO_MULTI_KERNEL, MultiKernel
+from streamk.learners.multi_kernel.multi_kernel import MultiKernel
+from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL
 from streamk.learners.nystrom import OnlineNystrom
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import TYPES, Scaled

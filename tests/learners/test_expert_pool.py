@@ -202,10 +202,11 @@ def test_linear_experts_are_converted_exactly(kind: str) -> None:
     far.learn_many(3.0 * X + 1.0, y)
     Z = {}
     for name, model in (("near", near), ("far", far)):
-        scale = model._scale
+        scale = model._inputs.scale
         Z[name] = np.c_[((X - scale.center) * scale.inverse), np.ones(len(X))]
     guest, host = (
-        InScale(model._mixture.pool, model._scale, model._labels) for model in (far, near)
+        InScale(model._mixture.pool, model._inputs.scale, model._targets.labels)
+        for model in (far, near)
     )
     before = {key: guest.pool.arrays[key].copy() for key in ("LINEAR_A", "NEWTON_A", "NEWTON_P")}
     factor, shift = 1.0, 0.0

@@ -56,7 +56,7 @@ def test_a_guest_learns_as_it_would_by_itself(kind: str) -> None:
     model = make(kind, external_experts=[nystrom(kind)], classes=names)
     model.learn_many(X[:256], y[:256])  # from here on the scale stays up to event 512
     alone = OnlineNystrom.from_state(model._mixture.external._learners[0].state())
-    scale, labels = model._mixture.external._scale, model._labels
+    scale, labels = model._mixture.external._scale, model._targets.labels
     for x, label in zip(X[256:], y[256:], strict=True):
         z = np.clip((x - scale.center) * scale.inverse, -8.0, 8.0)
         z = np.nan_to_num(z, nan=0.0) * np.sqrt(2.0) / scale.distance
@@ -101,7 +101,7 @@ def test_what_is_without_bounds_is_bounded() -> None:
 def test_later_a_scale_stays_unless_it_is_far_off(far: bool) -> None:
     model = learned("two", 600, external_experts=external_experts("two"))
     x = stream("two", 1, seed=6)[0][0]
-    guest, pool = model._mixture.external._scale, model._scale
+    guest, pool = model._mixture.external._scale, model._inputs.scale
     before, center = said_by_guests(model, x), guest.center.copy()
     pool.center[0] = center[0] + (1.5 if far else 0.5) / guest.inverse[0]
     pool.inverse[1] = guest.inverse[1] * (2.5 if far else 0.6)

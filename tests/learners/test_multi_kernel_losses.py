@@ -14,6 +14,7 @@ from streamk.backends.banks import BANKS, BINNING
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import MultiKernel
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
+from streamk.learners.multi_kernel.targets import unit_change
 from streamk.losses import Loss
 from streamk.losses import loss as loss_of
 from streamk.state import State
@@ -136,9 +137,9 @@ def test_a_state_that_does_not_fit_the_loss_is_refused() -> None:
 def test_errors_follow_the_unit_of_the_labels() -> None:
     model = learned("numbers", 200)
     X, _ = stream("numbers", 5, seed=3)
-    before, unit = np.diff(model.predict_interval_many(X)), model._unit
-    model._labels.inverse *= 2.0
-    model._follow_unit(unit)
+    before, unit = np.diff(model.predict_interval_many(X)), model._targets.unit
+    model._targets.labels.inverse *= 2.0
+    model._mixture.shift_labels(*unit_change(unit, model._targets.unit))
     after = np.diff(model.predict_interval_many(X))
     np.testing.assert_allclose(after, before, rtol=0.2)
 

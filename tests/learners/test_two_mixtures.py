@@ -15,7 +15,6 @@ from reference.naive import Evidence
 
 from streamk.kernels import Gaussian
 from streamk.learners import MultiKernel, OnlineNystrom
-from streamk.learners.multi_kernel.mixture import PendingPredictions
 from streamk.learners.multi_kernel.tables import ALPHAS, GRADIENT_RATE
 from streamk.losses import loss
 
@@ -93,14 +92,14 @@ def test_the_better_one_is_predicted(kind: str) -> None:
         said = model.decision_one(x)
         own, full = arrays["OWN_OUT"].copy(), arrays["FULL_OUT"].copy()
         best = full if known.full_is_better else own
-        np.testing.assert_array_equal(said, model._restored(best))
+        np.testing.assert_array_equal(said, model._targets.restored(best))
         chosen.append(known.full_is_better)
-        unit = model._unit
+        unit = model._targets.unit
         model.learn_one(x, label)
-        if model._unit != unit:  # what was said is in another one
+        if model._targets.unit != unit:  # what was said is in another one
             known = Evidence(*arrays["EVIDENCE"][:3].tolist())
         elif kind == "numbers":
-            known.learn(own, full, None, model._standardized(np.array([label]))[0])
+            known.learn(own, full, None, model._targets.encode(np.array([label]))[0])
         else:
             known.learn(own, full, model.classes.index(label), None)
     assert np.mean(chosen) > 0.1
@@ -155,67 +154,6 @@ def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture(
 # --- what was said of events whose labels are still to come ---------------------------------------
 
 
-def opinion(value: float, n: int = 4) -> np.ndarray:
-    return np.full(n, value, np.float32)
-
-
-def test_each_opinion_is_given_once() -> None:
-    said = PendingPredictions(1 << 20)
-    said.keep(b"a", opinion(1.0))
-    said.keep(b"b", opinion(2.0))
-    assert said.nbytes == 2 * 17
-    found = said.take(b"a")
-    assert found is not None
-    assert found.tolist() == [1.0] * 4
-    assert said.take(b"a") is None
-    assert said.take(b"c") is None
-    assert said.nbytes == 17
-    said.clear()
-    assert said.take(b"b") is None
-    assert said.nbytes == 0
-
-
-def test_the_last_opinion_on_an_event_counts() -> None:
-    said = PendingPredictions(1 << 20)
-    said.keep(b"a", opinion(1.0))
-    said.keep(b"a", opinion(2.0, 8))
-    assert said.nbytes == 33
-    found = said.take(b"a")
-    assert found is not None
-    assert found.tolist() == [2.0] * 8
-    assert said.nbytes == 0
-
-
-def test_the_oldest_are_forgotten() -> None:
-    said = PendingPredictions(5 * 17)
-    for name in range(20):
-        said.keep(bytes([name]), opinion(name))
-        assert said.nbytes <= 5 * 17
-    said.keep(bytes([15]), opinion(99.0))  # now the youngest
-    said.keep(bytes([20]), opinion(20.0))
-    kept = [name for name in range(21) if said.take(bytes([name])) is not None]
-    assert kept == [15, 17, 18, 19, 20]
-
-
-def test_one_is_kept_whatever_its_size() -> None:
-    said = PendingPredictions(0)
-    said.keep(b"a", opinion(1.0))
-    said.keep(b"b", opinion(2.0))
-    assert said.take(b"a") is None
-    assert said.take(b"b") is not None
-
-
-def test_opinions_follow_the_unit_of_the_labels() -> None:
-    said = PendingPredictions(1 << 20)
-    said.keep(b"a", opinion(3.0))
-    said.shift(0.5, -1.0)
-    said.keep(b"b", opinion(3.0))
-    (a, b) = (said.take(name) for name in (b"a", b"b"))
-    assert a is not None
-    assert b is not None
-    assert (a.tolist(), b.tolist()) == ([0.5] * 4, [3.0] * 4)
-
-
 def slopes_of(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: Any) -> NDArray[Any]:
     """The gradient of the loss of a product of opinions on a class in its weights."""
     number, total = model.classes.index(label), w @ L
@@ -229,8 +167,8 @@ def after_gradient(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: 
     """The weights of the product of experts that moves along gradients; NaN counts as 0."""
     L = np.nan_to_num(L)
     if not model.is_classifier:
-        L = (L - model._labels.center) * model._labels.inverse * (L != 0.0)
-        y = (label - model._labels.center[0]) * model._labels.inverse[0]
+        L = (L - model._targets.labels.center) * model._targets.labels.inverse * (L != 0.0)
+        y = (label - model._targets.labels.center[0]) * model._targets.labels.inverse[0]
         slope = np.clip(w @ L[:, 0] - y, -3.0, 3.0) * L[:, 0]
         return w - GRADIENT_RATE * slope / (1e-3 + L[:, 0] @ L[:, 0])
     return w - GRADIENT_RATE * slopes_of(model, w, L, label)
@@ -239,7 +177,7 @@ def after_gradient(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: 
 def as_sure(kind: str, model: MultiKernel, said: NDArray[Any], factors: NDArray[Any]) -> Any:
     """Opinions times factors, of classes as logarithms of probabilities."""
     if kind == "numbers":
-        center = model._labels.center
+        center = model._targets.labels.center
         return (said - center) * factors[:, None] + center
     if kind == "two":
         return said * factors[:, None]
@@ -260,7 +198,7 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str) -> None:
         flags = np.append(active, True)[model._mixture.pool.arrays["BANKS"]]  # and the constant one
         said = opinions_of(model, X[i]).astype(float)
         if kind == "numbers":
-            said = said / model._labels.inverse + model._labels.center
+            said = said / model._targets.labels.inverse + model._targets.labels.center
         model.decision_one(X[i])
         waiting.append((i, said, flags))
         if len(waiting) <= 40:

@@ -25,6 +25,7 @@ from streamk.scaling.hysteresis import HysteresisScaler
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
+Floats = NDArray[np.float64]
 WIDEST = 256
 """Columns and classes, together, up to which it learns: what it keeps grows with them."""
 EFFORT = 1.0
@@ -103,16 +104,8 @@ class ExternalExperts:
     A feature machine rests where the mixture is about as good without it, see
     `streamk.learners.multi_kernel.rests`: it says nothing then, and keeps events alone.
 
-    Parameters
-    ----------
-    learners : sequence of learners of one kernel
-        They have not learned, and stay as they are: copies join.
-    is_classifier : bool
-
-    Raises
-    ------
-    InvalidInput
-        If a learner is of another task or kind, or is not new.
+    They are made of learners of one kernel that have not learned and stay as they are: copies join.
+    `InvalidInput` is raised if one is of another task or kind, or is not new.
     """
 
     TYPE = "external-experts"
@@ -210,15 +203,10 @@ class ExternalExperts:
             if ended
         )
 
-    def review(self, worth: NDArray[np.float64], alarms: int) -> None:
-        """Decide which learners rest.
+    def review(self, worth: Floats, alarms: int) -> None:
+        """Decide which learners rest, by what each was worth (n,) since the last review.
 
-        Parameters
-        ----------
-        worth : float64 array of shape (n,)
-            Of each, since the last review.
-        alarms : int
-            Drifts that the pool has found by now.
+        Alarms are the drifts that the pool has found by now.
         """
         changed = self._rests.review(worth, alarm=alarms > self._alarms)
         self._alarms = alarms
@@ -273,10 +261,6 @@ class ExternalExperts:
         if len(self) and all(self._too_wide):
             self._early.end()
 
-    def lacks_classes(self, classes: int) -> bool:
-        """Return whether there are external experts, and they have not met so many classes."""
-        return len(self) > 0 and classes > len(self._classes)
-
     def check(self, columns: tuple[Column, ...], classes: tuple[Label, ...]) -> None:
         """Raise ValueError unless these are the columns and classes."""
         if (self._columns, self._classes) != (columns, classes):
@@ -312,15 +296,8 @@ class ExternalExperts:
 
     # Learning and predicting
 
-    def outputs(self, events: NDArray[np.float64], n_outputs: int) -> NDArray[np.float32]:
-        """Return the scores (n, external experts, outputs) of raw events, NaN of those that rest.
-
-        Parameters
-        ----------
-        events : float64 array of shape (n, d)
-        n_outputs : int
-            Of the pool's experts.
-        """
+    def outputs(self, events: Floats, n_outputs: int) -> NDArray[np.float32]:
+        """Return the scores (n, experts, n_outputs) of raw events, NaN of those that rest."""
         out, active = np.empty((len(events), len(self), n_outputs), np.float32), self.active
         Z = self._scale.transform(events) if True in active else events
         for place, learner in enumerate(self._learners):
@@ -331,9 +308,7 @@ class ExternalExperts:
                 out[:, place] = np.nan
         return out
 
-    def _scores(
-        self, learner: OfOneKernel, F: NDArray[np.float64], n_outputs: int
-    ) -> NDArray[np.float64]:
+    def _scores(self, learner: OfOneKernel, F: Floats, n_outputs: int) -> Floats:
         """Return the scores (n, n_outputs) of a learner's outputs F, as it is now."""
         if learner.can_diverge and not math.isfinite(sum_of_squares(F)):
             F = np.nan_to_num(F)
@@ -342,18 +317,16 @@ class ExternalExperts:
             return np.asarray(np.clip(F, -FURTHEST, FURTHEST))
         if len(self._classes) < 2:
             return np.zeros((len(F), n_outputs))
-        L: NDArray[np.float64] = np.log(np.maximum(learner.probabilities(F), _LEAST))
+        L: Floats = np.log(np.maximum(learner.probabilities(F), _LEAST))
         return L if n_outputs > 1 else L[:, 1:] - L[:, :1]
 
     def predict_then_learn(
-        self, events: NDArray[np.float64], numbers: NDArray[np.float64], n_outputs: int
+        self, events: Floats, numbers: Floats, n_outputs: int
     ) -> NDArray[np.float32]:
         """Learn raw events (n, d) with labels in the pool's terms (n,), each predicted before.
 
-        Returns
-        -------
-        float32 array of shape (n, external experts, n_outputs)
-            The scores, bit for bit those of events that come alone, and NaN of those that rest.
+        Returned are the scores (n, external experts, n_outputs), bit for bit those of events that
+        come alone, and NaN of those that rest.
         """
         out = np.full((len(events), len(self), n_outputs), np.nan, np.float32)
         if all(self._too_wide):
@@ -376,31 +349,29 @@ class ExternalExperts:
 
     def _followed(
         self, learner: OfOneKernel, X: NDArray[Any], labels: NDArray[Any], n_outputs: int
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Have a learner learn events at once; return the scores of each before it was learned."""
-        parts: list[NDArray[np.float64]] = []
+        parts: list[Floats] = []
 
-        def note(F: NDArray[np.float64]) -> None:
+        def note(F: Floats) -> None:
             parts.append(self._scores(learner, F, n_outputs))
 
         learner.learn_encoded(X, labels, Asked(None, note))
         return np.concatenate(parts)
 
-    def learn(self, events: NDArray[np.float64], number: float) -> None:
+    def learn(self, events: Floats, number: float) -> None:
         """Learn from a raw event (1, d) whose label is in the pool's terms."""
         numbers = np.array([number])
         self._learn_scaled(events, numbers)
         self._early.keep(events, numbers)
 
-    def _labels_of(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
+    def _labels_of(self, numbers: Floats) -> NDArray[Any]:
         """Return labels as the learners take them; their classes are in the order of the pool's."""
         if self._is_classifier:
             return numbers
         return np.asarray((numbers - self._unit[1]) / self._unit[0])
 
-    def _learn_scaled(
-        self, events: NDArray[np.float64], numbers: NDArray[np.float64], *, again: bool = False
-    ) -> None:
+    def _learn_scaled(self, events: Floats, numbers: Floats, *, again: bool = False) -> None:
         if all(self._too_wide):
             return
         Z, labels = self._scale.transform(events), self._labels_of(numbers)
@@ -435,25 +406,11 @@ class ExternalExperts:
 
     @classmethod
     def from_state(
-        cls,
-        state: State,
-        *,
-        is_classifier: bool,
-        placings: Sequence[Mapping[str, Any]] = (),
+        cls, state: State, *, is_classifier: bool, placings: Sequence[Mapping[str, Any]] = ()
     ) -> Self:
-        """Return the external experts whose state this is.
+        """Return the external experts whose state this is, or raise StateError.
 
-        Parameters
-        ----------
-        state : State
-        is_classifier : bool
-        placings : sequence of mappings
-            Device and threads of each; by default those of a new one.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or is damaged.
+        They are on the devices and threads of `placings`, by default those of new ones.
         """
         header: Any = state.expect(cls.TYPE).header
         places = range(count(header, "learners", _OWNER, least=1))
@@ -521,7 +478,7 @@ class ExternalExperts:
         both : bool array of shape (d,)
             Columns that both have met.
         unit : float, float
-            Labels of the other pool times the first plus the second are labels of this one.
+            Factor and shift from labels of the other pool to those of this one.
         ahead : bool
             Whether the other pool has learned more, and the scale of labels is its own from now on.
         """

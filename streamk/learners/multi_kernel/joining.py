@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import OUTERMOST
+from streamk.backends import BINARY, CLASSES, NUMBERS, OUTERMOST
 from streamk.backends.threads import one_blas_thread
+from streamk.learners.common.classes import Classes
+from streamk.learners.multi_kernel import pool_growth, tables
+from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
+from streamk.learners.multi_kernel.mixture import ExpertMixture
+from streamk.learners.multi_kernel.targets import OTHER_UNIT, Targets, unit_change, unit_of
+from streamk.learners.multi_kernel.upkeep import PERIOD
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 
-_OTHER = 1e3
-"""Change of a unit after which what was learned in the old one is noise."""
+
+class Parts(NamedTuple):
+    """The parts of a learner of many kernels that are merged."""
+
+    mixture: ExpertMixture
+    columns: ScaledColumns
+    targets: Targets
+    classes: Classes
 
 
 class InScale(NamedTuple):
@@ -25,13 +38,74 @@ class InScale(NamedTuple):
     labels: LabelQuantiles
 
 
+def merge(
+    mine: Parts, other: Parts, began: Parts | None, both: NDArray[np.bool_], common_events: int
+) -> None:
+    """Have parts take in what others, whose columns and classes they know, have learned since then.
+
+    Parameters
+    ----------
+    mine, other : Parts
+    began : Parts or None
+        What both were after `common_events`, if that is known.
+    both : bool array of shape (d,)
+        Columns that both have met.
+    """
+    (mixture, columns, targets, classes), theirs = mine, other.mixture
+    names, before = columns.names or (), max(mixture.n_events, theirs.n_events)
+    apart = theirs.n_events - common_events
+    share = apart / max(1, apart + mixture.n_events - common_events)
+    one, two, *rest = (aligned(some, mine) for some in (mine, other, began) if some is not None)
+    source = InScale(two, other.columns.scale_of(names), other.targets.labels)
+    target = InScale(one, columns.scale, targets.labels)
+    if mixture.external:
+        mixture.external.update_columns_and_classes(names, classes.labels, columns.scale)
+        unit = unit_change(other.targets.unit, targets.unit)
+        mixture.external.merge(theirs.external, common_events, both, unit, ahead=share > 0.5)
+    mixture.upkeep.join(theirs.upkeep, share)
+    if share > 0.5:
+        source, target, share = target, source, 1.0 - share
+        mixture.errors = copy.deepcopy(theirs.errors)
+    mixture.n_events += apart
+    most = max(
+        tables.most_after(mixture.n_events), *(pool.most_cells for pool in (one, two, *rest))
+    )
+    for pool in (one, two, *rest):
+        pool.add_cells(most)
+    rescale(source, target, both)
+    target.pool.join(source.pool, share, *rest)
+    target.scale.join(source.scale, share, mixture.n_events)
+    columns.scale, targets.labels = target.scale, copy.deepcopy(target.labels)
+    mixture.take(target.pool, columns, classes.labels)
+    mixture.follow_woken()
+    if mixture.n_events // PERIOD > before // PERIOD and target.pool.has_losses:
+        mixture.review()
+
+
+def aligned(parts: Parts, target: Parts) -> ExpertPool:
+    """Return a copy of a pool with the columns and the classes of a target.
+
+    It is a new one even where the shapes are alike, so that it does not depend on the room that a
+    pool has in memory, which is no part of its state.
+    """
+    pool, mine, here = parts.mixture.pool, target.mixture.pool, target.classes
+    classes = max(2, len(here))
+    task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
+    order = [here.number(label) or 0 for label in parts.classes.labels]
+    order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
+    new = pool_growth.successor(pool, mine.keys, task, classes, mine.capacity, order=order)
+    new.arrays["BANK_COSTS"][...] = pool.arrays["BANK_COSTS"]
+    return new
+
+
 def rescale(source: InScale, target: InScale, both: NDArray[np.bool_]) -> None:
     """Convert a pool into the scale of another, before the two are joined.
 
     Labels and linear experts are converted. There is no such map for random features, whose
     frequencies belong to a scale, nor for tables, whose cells belong to ranks: where the scales
-    differ by more than estimates of one stream may, the source takes what the target knows, so that
-    joining leaves that as it is. A mean of the two would be right in neither scale.
+    differ by more than estimates of one stream may (a scale or distance by 30%, a center by 0.3
+    scales, a rank by 0.06), the source takes what the target knows, so that joining leaves that as
+    it is. A mean of the two would be right in neither scale.
 
     Parameters
     ----------
@@ -41,26 +115,14 @@ def rescale(source: InScale, target: InScale, both: NDArray[np.bool_]) -> None:
         Columns that both have met.
     """
     if len(target.labels):
-        _relabel(source, target)
+        units = unit_of(source.labels), unit_of(target.labels)
+        source.pool.shift_labels(*unit_change(*units))
     _adopt(source, target)
     scaled, ranked = target.scale.differ(source.scale)
     _leave_tables(source.pool, target.pool, ranked & both)
     if (scaled & both).any():
         for name in ("LADDER_A", "LADDER_SQUARES"):
             source.pool.arrays[name][...] = target.pool.arrays[name]
-
-
-def _relabel(source: InScale, target: InScale) -> None:
-    """Follow the labels' scale."""
-    old = source.labels
-    source.pool.shift_labels(*unit_change(old.center[0], old.inverse[0], target.labels))
-
-
-def unit_change(center: float, inverse: float, labels: RunningQuantiles) -> tuple[float, float]:
-    """Return factor and shift from labels in the unit of an old scale to those in that of a new."""
-    factor = labels.inverse[0] / inverse
-    shift = (center - labels.center[0]) * labels.inverse[0]
-    return (0.0, 0.0) if max(factor, abs(shift)) > _OTHER else (factor, shift)
 
 
 def lines(
@@ -73,7 +135,7 @@ def lines(
     with np.errstate(over="ignore", invalid="ignore"):
         slope = source.inverse / target.inverse
         intercept = (target.center - source.center) * source.inverse
-        near = (slope < _OTHER) & (np.abs(intercept) <= OUTERMOST)
+        near = (slope < OTHER_UNIT) & (np.abs(intercept) <= OUTERMOST)
     bound = np.clip(np.nan_to_num(intercept), -OUTERMOST, OUTERMOST)
     return np.where(near, slope, 0.0), bound
 
@@ -104,8 +166,8 @@ def _adopt(source: InScale, target: InScale) -> None:
 def _leave_tables(pool: ExpertPool, kept: ExpertPool, unlike: NDArray[np.bool_]) -> None:
     """Give a pool the other's tables of the columns whose ranks are unlike."""
     found = kept.members
-    tables = np.repeat(np.arange(len(found.starts) - 1), np.diff(found.starts))
-    for table in np.unique(tables[unlike[found.columns]]).tolist():
+    table_of = np.repeat(np.arange(len(found.starts) - 1), np.diff(found.starts))
+    for table in np.unique(table_of[unlike[found.columns]]).tolist():
         some = slice(*kept.arrays["FIRST"][table : table + 2])
         pool.arrays["CELLS_A"][some] = kept.arrays["CELLS_A"][some]
         for name in ("FACTORS", "SPREAD"):

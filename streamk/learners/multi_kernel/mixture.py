@@ -7,8 +7,7 @@ prediction, so what they are weighed by is what they said then (Weinberger and O
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,79 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import loops, threads
-from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
-from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel import pool_growth, tables
+from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
+from streamk.learners.multi_kernel.intervals import ErrorQuantiles
+from streamk.learners.multi_kernel.pending import HeldPredictions, PendingPredictions
 from streamk.learners.multi_kernel.rests import STRETCH
-from streamk.learners.multi_kernel.upkeep import PERIOD, ErrorQuantiles, Upkeep
+from streamk.learners.multi_kernel.targets import Targets
+from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
+from streamk.losses import Loss
 from streamk.scaling.quantiles import RunningQuantiles
+from streamk.state import State
 
+Floats = NDArray[np.float64]
 _FLOPS = 100_000
 """Of a forecast, about, for the decision how many threads it is worth."""
-
-
-class PendingPredictions:
-    """Predictions of the experts for the events predicted last, by event.
-
-    That of an expert that was inactive then is NaN.
-
-    Parameters
-    ----------
-    budget : int
-        Memory, in bytes; the oldest are forgotten first. At least one is kept.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> said = PendingPredictions(1000)
-    >>> said.keep(b"event", np.array([0.5]))
-    >>> said.take(b"event"), said.take(b"event")
-    (array([0.5]), None)
-    """
-
-    def __init__(self, budget: int) -> None:
-        self._budget = budget
-        self._kept: OrderedDict[bytes, NDArray[Any]] = OrderedDict()
-        self.nbytes = 0
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def __contains__(self, event: bytes) -> bool:
-        return event in self._kept
-
-    def keep(self, event: bytes, scores: NDArray[Any]) -> None:
-        """Keep predictions, an array that the caller does not use again."""
-        self.take(event)
-        self.nbytes += scores.nbytes + len(event)
-        self._kept[event] = scores
-        while self.nbytes > self._budget and len(self._kept) > 1:
-            first, forgotten = self._kept.popitem(last=False)
-            self.nbytes -= forgotten.nbytes + len(first)
-
-    def items(self) -> list[tuple[bytes, NDArray[Any]]]:
-        """Return all events and the predictions for each, the oldest first."""
-        return list(self._kept.items())
-
-    def take(self, event: bytes) -> NDArray[Any] | None:
-        """Remove and return the predictions for an event; None where there are none."""
-        scores = self._kept.pop(event, None)
-        if scores is not None:
-            self.nbytes -= scores.nbytes + len(event)
-        return scores
-
-    def shift(self, factor: float, shift: float) -> None:
-        """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        for scores in self._kept.values():
-            scores *= factor
-            scores += shift
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._kept.clear()
-        self.nbytes = 0
 
 
 class ExpertMixture:
@@ -97,19 +40,12 @@ class ExpertMixture:
     Events are raw, labels in the experts' terms: numbers of classes, or numbers in units of the
     labels' spread. Scales and units are the caller's, who says when they move.
 
-    Parameters
-    ----------
-    external : ExternalExperts
-    is_classifier : bool
-    pending_bytes : int
-        Memory for predictions of events whose labels are still to come.
-
     Attributes
     ----------
     pool : ExpertPool
         From the first columns on, see `take`.
-    pending, held : PendingPredictions
-        By the events' values, and of held events by their numbers.
+    pending, held : PendingPredictions, HeldPredictions
+        In so many bytes, of events whose labels are still to come.
     errors : ErrorQuantiles or None
         Of numbers.
     n_events : int
@@ -123,32 +59,56 @@ class ExpertMixture:
     ) -> None:
         self.external, self.n_events = external, 0
         self.pending = PendingPredictions(pending_bytes)
-        self.held = PendingPredictions(pending_bytes)
+        self.held = HeldPredictions(pending_bytes)
         self.errors = None if is_classifier else ErrorQuantiles()
         self.upkeep = Upkeep()
         self._fresh: bytes | None = None
         """The event whose predictions are in the pool's workspace and nowhere else yet."""
 
     @property
-    def nbytes(self) -> int:
-        """Memory of what there is beside the pool, in bytes."""
-        return self.pending.nbytes + self.held.nbytes + self.external.nbytes
+    def has_begun(self) -> bool:
+        """True from the first columns on, when there is a pool."""
+        return hasattr(self, "pool")
 
-    def take(
-        self,
-        pool: ExpertPool,
-        columns: Sequence[Column],
-        classes: Sequence[Label],
-        scale: RunningQuantiles,
-    ) -> None:
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        pool = self.pool.nbytes if self.has_begun else 0
+        kept = self.pending.nbytes + self.held.kept.nbytes
+        return pool + kept + self.external.nbytes
+
+    def pool_with(
+        self, keys: NDArray[np.uint64], targets: Targets, seed: int, loss: Loss | None
+    ) -> ExpertPool:
+        """Return the pool with further columns of these keys, or one of the first columns."""
+        if self.has_begun:
+            return pool_growth.with_columns(self.pool, keys) if len(keys) else self.pool
+        return ExpertPool(
+            keys,
+            task=targets.task,
+            classes=targets.classes,
+            seed=seed,
+            loss=loss,
+            external_experts=self.external.names,
+            cells=tables.most_after(self.n_events),
+        )
+
+    def take(self, pool: ExpertPool, columns: ScaledColumns, classes: Sequence[Label]) -> None:
         """Go on with a new pool, and drop the predictions of the one before."""
         self.pool = pool
-        self.external.update_columns_and_classes(columns, classes, scale)
-        pool.adapt(scale)
+        self.external.update_columns_and_classes(columns.names or (), classes, columns.scale)
+        pool.adapt(columns.scale)
         self.pending.clear()
-        self.held.clear()
+        self.held.kept.clear()
         self._fresh = None
         self._loops = loops.event
+
+    def add_classes(self, columns: ScaledColumns, classes: Sequence[Label]) -> None:
+        """Have the experts follow new classes; the known ones come first."""
+        if len(classes) > self.pool.classes:
+            self.take(pool_growth.with_classes(self.pool, len(classes)), columns, classes)
+        elif self.external:
+            self.external.update_columns_and_classes(columns.names or (), classes, columns.scale)
 
     def adapt(self, scale: RunningQuantiles) -> None:
         """Convert the experts to a changed scale of the columns."""
@@ -162,7 +122,7 @@ class ExpertMixture:
         self.settle()
         self.pool.shift_labels(factor, shift)
         self.pending.shift(factor, shift)
-        self.held.shift(factor, shift)
+        self.held.kept.shift(factor, shift)
         self.external.shift_labels(factor, shift, self.n_events)
         self.follow_woken()
         if self.errors is not None and factor:
@@ -176,8 +136,8 @@ class ExpertMixture:
     # Predicting
 
     def forecast(
-        self, events: NDArray[np.float64], most_threads: int | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
+        self, events: Floats, most_threads: int | None
+    ) -> tuple[Floats, NDArray[np.float32]]:
         """Return outputs (n, K) for events (n, d), and the scores (n, experts, K) behind them."""
         pool = self.pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
@@ -198,24 +158,24 @@ class ExpertMixture:
             self.pending.keep(row.tobytes(), kept.copy())
         return out, scores
 
-    def forecast_one(self, event: NDArray[np.float64]) -> NDArray[np.float64]:
+    def forecast_one(self, event: Floats) -> Floats:
         """Return outputs (K,) for an event (d,); what is said stays in the pool for a while."""
         self.settle()
         self._forecast_now(event)
         self._fresh = event.tobytes()
         return np.asarray(self.pool.arrays["OUT"].copy())
 
-    def forecast_unasked(self, event: NDArray[np.float64]) -> None:
+    def forecast_unasked(self, event: Floats) -> None:
         """Forecast an event (d,) whose prediction was not requested, as if it had been."""
         name = event.tobytes()
         if name != self._fresh and name not in self.pending:
             self.forecast_one(event)
 
-    def is_fresh(self, event: NDArray[np.float64]) -> bool:
+    def is_fresh(self, event: Floats) -> bool:
         """Return whether an event (d,) is the one that was forecast last."""
         return event.tobytes() == self._fresh
 
-    def _forecast_now(self, event: NDArray[np.float64]) -> None:
+    def _forecast_now(self, event: Floats) -> None:
         """Have all experts say what they do of an event (d,)."""
         pool = self.pool
         if self.external:
@@ -239,7 +199,7 @@ class ExpertMixture:
             self.settle()
             self.pending = said
 
-    def _padded(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _padded(self, events: Floats) -> Floats:
         """Return events (n, d), or one (d,), with room for columns still to come."""
         missing = self.pool.capacity - events.shape[-1]
         if not missing:
@@ -252,29 +212,11 @@ class ExpertMixture:
         """Return how many events may be learned at once: until tables grow or experts rest."""
         return min(tables.until_more(self.n_events), STRETCH - self.n_events % STRETCH)
 
-    def learn(
-        self,
-        events: NDArray[np.float64],
-        numbers: NDArray[np.float64],
-        *,
-        asked: bool,
-        predicted: bool,
-    ) -> NDArray[np.float64]:
-        """Learn from a run of events, mostly in a pass of the compiled loops.
+    def learn(self, events: Floats, numbers: Floats, *, asked: bool, predicted: bool) -> Floats:
+        """Learn from a run of events (n, d) with numbers (n,), mostly in a pass of compiled loops.
 
-        Parameters
-        ----------
-        events : float64 array of shape (n, d)
-        numbers : float64 array of shape (n,)
-        asked : bool
-            Whether each is to be predicted before it is learned.
-        predicted : bool
-            Whether the first one was already.
-
-        Returns
-        -------
-        float64 array of shape (n, K)
-            What was predicted just now, if it was asked for; anything else has no meaning.
+        If `asked`, each is predicted before, but for the first one if it is `predicted` already;
+        returned are these outputs (n, K). Any others have no meaning.
         """
         out = np.empty((len(events), self.pool.outputs))
         alone = len(events) == 1 or predicted or self.is_fresh(events[0])
@@ -286,13 +228,7 @@ class ExpertMixture:
             self._learn_pass(events[alone:], numbers[alone:], asked, out[alone:])
         return out
 
-    def _learn_pass(
-        self,
-        events: NDArray[np.float64],
-        numbers: NDArray[np.float64],
-        asked: bool,
-        out: NDArray[np.float64],
-    ) -> None:
+    def _learn_pass(self, events: Floats, numbers: Floats, asked: bool, out: Floats) -> None:
         """Do `learn` by the compiled loops alone, and write what was predicted to `out`."""
         pool, upkeep = self.pool, self.upkeep
         self.settle()
@@ -319,7 +255,7 @@ class ExpertMixture:
         self._grow()
 
     def _take_pending(
-        self, events: NDArray[np.float64], asked: bool
+        self, events: Floats, asked: bool
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return what was said of events (n, d), and at which place there each is, -1 for none.
 
@@ -336,7 +272,7 @@ class ExpertMixture:
                     found.append(then)
         return (np.stack(found) if found else self.pool.kept(0)), places
 
-    def learn_one(self, event: NDArray[np.float64], number: float) -> None:
+    def learn_one(self, event: Floats, number: float) -> None:
         """Learn from an event (d,), by what was said of it when it was predicted."""
         pool, name = self.pool, event.tobytes()
         seen = pool.arrays["KEPT"]
@@ -373,3 +309,48 @@ class ExpertMixture:
         """Look at the events since the last review."""
         self.settle()
         self.upkeep.review(self.pool, self.n_events)
+
+    # State and merging
+
+    def parts(self) -> dict[str, State]:
+        """Return the states of the parts by name, but for predictions without a label yet."""
+        parts = {}
+        if self.errors is not None:
+            parts["errors"] = self.errors.state()
+        if self.external:
+            parts["external_experts"] = self.external.state()
+        if self.has_begun:
+            parts["pool"] = pool_growth.state_of(self.pool, self.upkeep.arrays())
+        return parts
+
+    def restore(
+        self,
+        state: State,
+        columns: ScaledColumns,
+        classes: Sequence[Label],
+        seed: int,
+        loss: Loss | None,
+        placings: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Take back `parts` after `n_events`; raise StateError or ValueError if they do not fit."""
+        is_classifier, names = self.errors is None, columns.names
+        if not is_classifier:
+            self.errors = ErrorQuantiles.from_state(state.child("errors"))
+        header: Any = state.header
+        if "external_experts" in header["parts"]:
+            self.external = ExternalExperts.from_state(
+                state.child("external_experts"), is_classifier=is_classifier, placings=placings
+            )
+            self.external.check(names or (), tuple(classes))
+        if names is not None:
+            self.upkeep.restore(state.child("pool").arrays)
+            pool = pool_growth.load(
+                state.child("pool"),
+                columns.keys,
+                classes=max(2, len(classes)) if is_classifier else None,
+                seed=seed,
+                loss=loss,
+                external_experts=self.external.names,
+                n_events=self.n_events,
+            )
+            self.take(pool, columns, classes)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self, TypeGuard
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
-from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
-from streamk.declared import count
-from streamk.errors import InvalidInput, StateError, shown
-from streamk.features.columns import Column, column_keys
-from streamk.features.random_features import check_events, check_seed
+from streamk.declared import count, reading
+from streamk.errors import InvalidInput
+from streamk.features.columns import Column
+from streamk.features.random_features import check_seed
 from streamk.learners.common.classes import (
     MOST_CLASSES,
     Choice,
@@ -23,77 +21,35 @@ from streamk.learners.common.classes import (
     ClassWeights,
     Label,
     is_classification,
-    is_number,
 )
 from streamk.learners.common.merging import check_mergeable, events_apart
-from streamk.learners.common.options import GIVEN, MAX_CLASSES, SEED, THREADS, check_classification
+from streamk.learners.common.options import GIVEN, check_classification
 from streamk.learners.common.predictor import Decider, OneAtATime, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
-from streamk.learners.multi_kernel import pool_growth, tables
-from streamk.learners.multi_kernel.expert_pool import ExpertPool
-from streamk.learners.multi_kernel.external_experts import (
-    EFFORT,
-    ExternalExperts,
-    default_experts,
-)
-from streamk.learners.multi_kernel.joining import InScale, rescale, unit_change
-from streamk.learners.multi_kernel.mixture import ExpertMixture, PendingPredictions
-from streamk.learners.multi_kernel.tables import FURTHEST, loss_from_json, number_loss
-from streamk.learners.multi_kernel.upkeep import PERIOD, ErrorQuantiles
+from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel.columns import ScaledColumns
+from streamk.learners.multi_kernel.external_experts import EFFORT, ExternalExperts, default_experts
+from streamk.learners.multi_kernel.intervals import checked_levels, ends
+from streamk.learners.multi_kernel.joining import Parts, merge
+from streamk.learners.multi_kernel.mixture import ExpertMixture
+from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL, OPTIONS
+from streamk.learners.multi_kernel.pending import UNBOUNDED, PendingPredictions, unequal
+from streamk.learners.multi_kernel.tables import number_loss
+from streamk.learners.multi_kernel.targets import ClassTargets, NumberTargets, Targets, unit_change
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
-from streamk.options import Made, Option, Real, Whole, documented
+from streamk.options import documented
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import JSON, State
 
-FLOAT64 = np.dtype(np.float64)
+Floats = NDArray[np.float64]
+Scores = NDArray[np.float32]
+Labels = Sequence[Any] | NDArray[Any]
 _AT_ONCE = 128
 """Events that are learned before another thread that wants to predict gets its turn."""
 _BLOCK = 1024
 """Events whose predictions are in memory at once, beside those that are kept."""
-_UNBOUNDED = 1 << 62
-"""Bytes: what is moved from one place to another must not be forgotten on the way."""
-
-_LOSS = """Of numbers. Errors e are in units of the labels' spread, a standard deviation if they
-are normal. By default experts learn Huber's loss with delta 3 and the mixing loses 2 abs(e), which
-is for the mean absolute error.
-
-- "squared", for the root of the mean squared error: experts' steps are as long as errors,
-  up to 20, and the mixing loses e^2 / 4. Its weights move by exp(-e^2 / 16), which is
-  concave up to the root of 8.
-- "huber", with ``delta`` from 0.1 to 20, 1 by default: no step is for more than delta, so a
-  small one learns slowly; the mixing loses 2 / delta, and at least 1/2, times Huber's loss.
-- "quantile", with ``q`` from 0.005 to 0.995, the median by default: predictions are the
-  quantile. The mixing and the first step rule of each kind of experts descend the pinball
-  loss, in units of recent errors; the others learn the mean. A tracker of the quantile of
-  its errors is added to what each expert says. The mixing loses 4 times the pinball loss.
-
-One with a parameter is ``streamk.losses.loss("quantile", q=0.9)``, say."""
-_CLASS_WEIGHT = """What it costs to miss each class: positive weights by label, 1 for those left
-out. What is predicted is then the class with the largest product of weight and probability, so
-that the expected weighted error is the least (Elkan 2001); learning and probabilities stay as they
-are. "balanced" takes one over the share of the class among the last labels (10,000, and
-exponentially fewer of those before), at least 0.005, so that all classes count alike. The weight
-of a label that never comes changes nothing: on a stream it may still come. Where `classes` are
-given, or the first label is a boolean, it must be one of the classes."""
-_EXTERNAL_EXPERTS = """Learners that join the experts: their predictions are mixed like those of
-the others. By default that is a `FeatureMachine` of this task and seed, which rests for good where
-columns and classes, together, are more than 256; an empty sequence is for none, which is several
-times as fast. They must be new; copies learn. They see the columns in units of their spread, with
-the median where a value is missing, and the median distance of two events is the root of 2.
-Numbers are in the labels' spread. They go on as they are where the losses rise. One whose
-predictions overflow begins anew. Beside the mixture of all experts there is then that without
-external ones, as it would be if there were none, and it is predicted by the one whose loss over
-the last thousand events or so was smaller, unless it has made more errors.
-
-A `FeatureMachine` rests where the others' loss is less than 2% above that of all, and does not
-come closer to that: it is looked at after each 1,024 events, rests for 8,192 at first and twice as
-many each time, without an end, and is tried again for 3,072. All others are always active."""
-GIVEN_TO_MULTI_KERNEL: dict[str, Option] = {
-    "external_experts": Option(type="sequence of learners of one kernel", doc=_EXTERNAL_EXPERTS),
-}
-"""Parameters that are no options of the state."""
 
 
 @documented(GIVEN | GIVEN_TO_MULTI_KERNEL)
@@ -152,43 +108,9 @@ class MultiKernel(OneAtATime, Decider):
     """
 
     TYPE = "multi-kernel"
-    OPTIONS: ClassVar[dict[str, Option]] = {
-        "loss": Made(
-            kind=Loss,
-            parse=loss_from_json,
-            optional=True,
-            about="of numbers: squared, huber, quantile (mixed by absolute errors)",
-            or_by=str,
-            doc=_LOSS,
-        ),
-        "class_weight": Option(
-            saved=False,
-            about="balanced, or LABEL:WEIGHT,...; the rest 1 (all 1)",
-            type='"balanced" or mapping of label to float',
-            doc=_CLASS_WEIGHT,
-        ),
-        "effort": Real(
-            optional=True,
-            about="for a learned metric, relative to the others; 0: without (1)",
-            doc="Operations that the `FeatureMachine` by default may spend, relative to those of "
-            "all other experts and to an opening of some two seconds of one core; 0 is for no "
-            "such expert, and None for no bound.",
-        ),
-        "max_classes": MAX_CLASSES,
-        "pending_bytes": Whole(
-            least=0,
-            resource=True,
-            about="memory for predictions without a label yet",
-            doc="Memory for predictions of events whose labels are still to come; the oldest are "
-            "dropped.",
-        ),
-        "seed": SEED,
-        "threads": THREADS,
-    }
+    OPTIONS = OPTIONS
     THRESHOLD = 0.5
-    takes_missing = True
-    mixes_experts = True
-    holds_predictions = True
+    takes_missing = mixes_experts = holds_predictions = True
 
     def __init__(
         self,
@@ -212,8 +134,7 @@ class MultiKernel(OneAtATime, Decider):
             raise InvalidInput(
                 f"loss={loss!r}: this option is for numbers; leave it out or say task='regression'"
             )
-        self.loss = number_loss(loss)
-        self.seed = check_seed(seed)
+        self.loss, self.seed = number_loss(loss), check_seed(seed)
         self.threads, self.pending_bytes, self.effort = threads, pending_bytes, effort
         self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
@@ -229,13 +150,20 @@ class MultiKernel(OneAtATime, Decider):
             self._weights = ClassWeights(class_weight)
             if classes:
                 self._weights.check(self.classes)
-        self._labels = LabelQuantiles(0 if self.is_classifier else 1, seed=self.seed)
-        self._scale = RunningQuantiles(0, seed=self.seed)
-        self._shape: tuple[int, ...] = ()
+        labels = LabelQuantiles(0 if self.is_classifier else 1, seed=self.seed)
+        self._targets: Targets = NumberTargets(labels)
+        if self.is_classifier:
+            self._targets = ClassTargets(self._classes, labels)
+        self._inputs = ScaledColumns(RunningQuantiles(0, seed=self.seed))
         if columns is not None:
             self.add_columns(columns)
 
     # What it is
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The columns of a batch, None before the first."""
+        return self._inputs.names
 
     @property
     def class_weight(self) -> Choice | None:
@@ -257,24 +185,9 @@ class MultiKernel(OneAtATime, Decider):
         """A sentence for each external expert that rests for good."""
         return self._mixture.external.ended
 
-    def for_shards(self) -> Self:
-        """Return this learner, or a new one without the experts that a new one has by default."""
-        if not (self._has_default_experts and self.n_events == 0):
-            return self
-        return type(self)(
-            **{name: getattr(self, name) for name in self.OPTIONS},
-            task="classification" if self.is_classifier else "regression",
-            columns=self._columns,
-            classes=self.classes,
-            external_experts=(),
-        )
-
     @property
     def drifts(self) -> tuple[int, ...]:
-        """After how many events experts began anew because of drift: the last 64 times.
-
-        Those before the model was made from a state are not among them.
-        """
+        """After how many events experts began anew, the last 64 times since it was made."""
         return tuple(self._mixture.upkeep.alarmed)
 
     @property
@@ -286,133 +199,142 @@ class MultiKernel(OneAtATime, Decider):
     @property
     def nbytes(self) -> int:
         """Memory of the model, in bytes."""
-        pool = self._mixture.pool.nbytes if self._columns is not None else 0
-        return pool + self._scale.nbytes + self._mixture.nbytes
+        return self._inputs.scale.nbytes + self._mixture.nbytes
 
-    # Columns and classes
+    @property
+    def placing(self) -> dict[str, Any]:
+        """Threads, and the devices and threads of external experts."""
+        return {"threads": self.threads, "placings": self._mixture.external.placings}
+
+    def for_shards(self) -> Self:
+        """Return this learner, or a new one without the experts that a new one has by default."""
+        if not (self._has_default_experts and self.n_events == 0):
+            return self
+        return type(self)(
+            **{name: getattr(self, name) for name in self.OPTIONS},
+            task="classification" if self.is_classifier else "regression",
+            columns=self.columns,
+            classes=self.classes,
+            external_experts=(),
+        )
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""
-        known = self._columns or ()
-        keys = column_keys(names)
-        if self._columns is None:
-            pool = self._new_pool(keys)
-        else:
-            pool = self._mixture.pool
-            twice = np.isin(keys, pool.keys)
-            if twice.any():
-                raise InvalidInput(f"column {names[int(twice.argmax())]!r} is there already")
-            if names:
-                pool = pool_growth.with_columns(pool, keys)
-        self._columns = (*known, *names)
-        self._scale.add_columns(len(names))
-        self._take(pool)
+        keys = self._inputs.new_keys(names)
+        pool = self._mixture.pool_with(keys, self._targets, self.seed, self.loss)
+        self._inputs.add(names, keys)
+        self._mixture.take(pool, self._inputs, self.classes)
 
-    def _new_pool(self, keys: NDArray[np.uint64]) -> ExpertPool:
-        task = NUMBERS if not self.is_classifier else BINARY
-        task = CLASSES if len(self._classes) > 2 else task
-        classes = max(2, len(self._classes))
-        return ExpertPool(
-            keys,
-            task=task,
-            classes=classes,
-            seed=self.seed,
-            loss=self.loss,
-            external_experts=self._mixture.external.names,
-            cells=tables.most_after(self.n_events),
-        )
+    # Predicting
 
-    def _take(self, pool: ExpertPool) -> None:
-        """Go on with a new pool, which gets the scale."""
-        self._shape = (len(self._columns or ()),)
-        self._mixture.take(pool, self._columns or (), self.classes, self._scale)
+    def decision_many(self, X: ArrayLike) -> Floats:
+        """Outputs of the mixture for events X (n, d), before any decision, float64 (n, outputs).
+
+        That is the probability of the second of two classes, of each of more classes, or the
+        number. NaN in X is missing.
+        """
+        events = self._inputs.check(X)
+        blocks = range(0, max(1, len(events)), _BLOCK)
+        return np.concatenate([self._forecast(events[n : n + _BLOCK])[0] for n in blocks])
+
+    def decision_one(self, x: ArrayLike) -> Floats:
+        """Outputs of the mixture for one event x of shape (d,), float64 (outputs,)."""
+        event = self._inputs.event(x, self._mixture.is_fresh)
+        if self.columns is None:
+            return self._targets.even(1).ravel()
+        return self._targets.restored(self._mixture.forecast_one(event))
+
+    def _forecast(self, events: Floats) -> tuple[Floats, Scores]:
+        """Return outputs, and the scores (n, experts, outputs) behind them."""
+        if self.columns is None:
+            return self._targets.even(len(events)), np.zeros((len(events), 0, 1), np.float32)
+        out, scores = self._mixture.forecast(events, self.threads)
+        return self._targets.restored(out), scores
+
+    def _probabilities(self, F: Floats) -> Floats:
+        if F.shape[1] > 1:
+            return np.asarray(F / F.sum(axis=1, keepdims=True))
+        return np.concatenate([1.0 - F, F], axis=1)
+
+    def predict_quantile_many(self, X: ArrayLike, levels: ArrayLike) -> Floats:
+        """Quantiles of the numbers to come of events X (n, d), float64 (n, levels).
+
+        They follow what the predictions of the stream have missed by, and are wider for an event on
+        which the experts disagree (`streamk.learners.multi_kernel.intervals`). Levels lie between 0
+        and 1; beyond 0.005 and 0.995 the quantiles are those of these. Before the first event is
+        learned they are NaN.
+        """
+        mixture, errors = self._mixture, self._mixture.errors
+        if errors is None:
+            raise InvalidInput("a classifier has no quantiles; use predict_proba_many")
+        wanted = checked_levels(levels)
+        predicted, scores = self._forecast(self._inputs.check(X))
+        if not self.n_events:
+            return np.full((len(predicted), len(wanted)), np.nan)
+        missed = errors.quantiles(scores, mixture.pool.disagreement_weights, wanted)
+        return np.asarray(predicted + missed / self._targets.unit[1])
+
+    def predict_interval_many(self, X: ArrayLike, level: float = 0.9) -> Floats:
+        """Intervals with so large a part of the numbers to come, up to 0.99, float64 (n, 2)."""
+        return self.predict_quantile_many(X, ends(level))
+
+    def shares(self, x: ArrayLike) -> dict[str, float]:
+        """Return how much each kind of expert contributes to what is said of one event x (d,).
+
+        These are parts of 1 by kind, the largest first. The part of a mixer is its weight; within a
+        fixed share an expert has its weight, within a product the size of its term.
+        """
+        self.decision_one(x)
+        parts = self._mixture.pool.contributions()
+        return dict(sorted(parts.items(), key=lambda part: -part[1]))
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Predict without remembering it: later labels of these events find nothing said."""
+        with self.lock, self._mixture.keeping(PendingPredictions(0)):
+            yield
 
     # Learning
 
-    def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
-        """Learn from events one by one, in their order.
+    def learn_many(self, X: ArrayLike, y: Labels) -> None:
+        """Learn from events X (n, d), where NaN is missing, with labels y (n,), in their order.
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            NaN is missing.
-        y : sequence of n labels: str, int or bool for classes, else finite numbers
-
-        Raises
-        ------
-        InvalidInput
-            If a value is infinite or a label is of no use, naming its row; nothing is learned.
+        Labels are str, int or bool for classes, else finite numbers. Raises `InvalidInput` if a
+        value is infinite or a label is of no use, naming its row; nothing is learned then.
         """
-        events = self._check(X)
+        events = self._inputs.check(X)
         self._learn_events(events, self.check_labels(y, len(events)))
 
-    def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
-        """Predict each event in turn, then learn it if its label is known.
+    def predict_then_learn_many(self, X: ArrayLike, y: Labels) -> Prequential:
+        """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
 
         This is `predict_one`, then `learn_one`, for each event: predictions and state are the same
-        bits, however a sequence of events is divided into calls.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            NaN is missing.
-        y : sequence of n labels, as of `learn_many`, or None
-            Where it is None the event is predicted only; its label may be learned later.
-
-        Returns
-        -------
-        Prequential
-            Predicted labels or numbers (n,), and the probabilities (n, classes) of classes.
-
-        Raises
-        ------
-        InvalidInput
-            If a value is infinite or a label is of no use, naming its row; nothing is learned.
+        bits, however a sequence of events is divided into calls. A label that is None may be
+        learned later. `InvalidInput` is raised as by `learn_many`.
         """
-        events = self._check(X)
+        events = self._inputs.check(X)
         labels, known = labels_or_none(self, y, len(events))
         recorder = Recorder(self, len(events))
         for some in runs(known):
             if known[some.start]:
                 self._learn_events(events[some], labels[some], recorder)
             else:
-                recorder.add(self._predict_in_turn(events[some]))
+                if some.stop - some.start > 1:
+                    recorder.add(self.decision_many(events[some][:-1]))
+                recorder.add(self.decision_one(events[some.stop - 1])[None])
         return recorder.result()
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""
-        if self.is_classifier:
-            number: Any = self._classes.number(y)
-        else:
-            number = y if is_number(y) else None
-        if number is None or not self._takes(x):
+        label = self._targets.known(y)
+        if label is None or self.columns is None:
             self.learn_many(one_row(x), [y])
-            return
-        mixture, moved = self._mixture, self._scale.observe(x[None])
-        if self.is_classifier:
-            if moved:
-                mixture.forecast_unasked(x)
-                mixture.adapt(self._scale)
         else:
-            label, old = np.array([number], FLOAT64), self._unit
-            turned = self._labels.observe(label[:, None])
-            if moved or turned:
-                mixture.forecast_unasked(x)
-            if moved:
-                mixture.adapt(self._scale)
-            if turned:
-                self._follow_unit(old)
-            number = self._standardized(label)[0]
-        number = float(number)
-        if self._weights is not None:
-            self._weights.learn([number])
-        mixture.learn_one(x, number)
+            event = self._inputs.event(x, self._mixture.is_fresh)
+            self._learn(event[None], label, None)
 
     def _learn_events(
-        self,
-        events: NDArray[np.float64],
-        labels: NDArray[Any],
-        recorder: Recorder | None = None,
+        self, events: Floats, labels: NDArray[Any], recorder: Recorder | None = None
     ) -> None:
         """Learn from events (n, d) with labels (n,), both checked, in runs.
 
@@ -421,587 +343,158 @@ class MultiKernel(OneAtATime, Decider):
         by what was learned of those before.
         """
         first = 0
-        if self._columns is None:
+        if self.columns is None:
             self.add_columns(range(events.shape[1]))
             if recorder is not None:
                 # A prediction made before any column is known does not count for the weights.
-                recorder.add(self._even(1))
+                recorder.add(self._targets.even(1))
                 self._learn(events[:1], labels[:1], None)
                 first = 1
         while first < len(events):
-            most = min(_AT_ONCE, self._scale.until_change(), self._mixture.until_step())
-            stop = min(len(events), first + most)
-            if self.is_classifier:
-                stop = first + self._until_new(labels[first:stop])
-            else:
-                stop = min(stop, first + self._labels.until_change(labels[first:stop]))
+            most = min(_AT_ONCE, self._inputs.scale.until_change(), self._mixture.until_step())
+            stop = first + self._targets.until_change(labels[first : first + most])
             self._learn(events[first:stop], labels[first:stop], recorder)
             first = stop
 
-    def _until_new(self, labels: NDArray[Any]) -> int:
-        """Return how many labels come before a new class, which is learned on its own at first."""
-        if self._classes.contains_all(labels[1:]):
-            return len(labels)
-        known = self._classes.number
-        return next(n for n, label in enumerate(labels) if n and known(label) is None)
-
-    def _learn(
-        self, events: NDArray[np.float64], labels: NDArray[Any], recorder: Recorder | None
-    ) -> None:
+    def _learn(self, events: Floats, labels: NDArray[Any], recorder: Recorder | None) -> None:
         """Learn from a run of events, at least one; see `_learn_events`."""
-        mixture, old = self._mixture, self._unit
-        moved = self._scale.observe(events)
-        if self.is_classifier:
-            turned = self._classes.number(labels[0]) is None
-        else:
-            turned = self._labels.observe(labels[:, None])
+        mixture, targets, scale = self._mixture, self._targets, self._inputs.scale
+        unit = targets.unit
+        moved, turned = scale.observe(events), targets.observe(labels)
         predicted = recorder is not None and (moved or turned)
         if recorder is not None and predicted:
             # By the pool that does not follow yet.
-            recorder.add(self._restored(mixture.forecast_one(events[0]), old)[None])
+            recorder.add(targets.restored(mixture.forecast_one(events[0]), unit)[None])
         elif moved or turned:
             mixture.forecast_unasked(events[0])
         if moved:
-            mixture.adapt(self._scale)
-        if self.is_classifier:
-            numbers = self._encode(labels)
-        else:
-            if turned:
-                self._follow_unit(old)
-            numbers = self._standardized(labels)
+            mixture.adapt(scale)
+        numbers = targets.encode(labels)
+        if turned and self.is_classifier:
+            mixture.add_classes(self._inputs, self.classes)
+        elif turned and self.n_events and not targets.labels.jumped:
+            mixture.shift_labels(*unit_change(unit, targets.unit))
+        # After a jump, in the new unit is predicted what was in the old one.
         F = mixture.learn(events, numbers, asked=recorder is not None, predicted=predicted)
-        if recorder is not None:
-            self._record(recorder, self._restored(F), numbers, int(predicted))
-        elif self._weights is not None:
-            self._weights.learn(numbers.tolist())
+        if recorder is not None or self._weights is not None:
+            self._record(recorder, F, numbers, int(predicted))
 
-    def _record(
-        self,
-        recorder: Recorder,
-        F: NDArray[np.float64],
-        numbers: NDArray[np.float64],
-        first: int,
-    ) -> None:
+    def _record(self, recorder: Recorder | None, F: Floats, numbers: Floats, first: int) -> None:
         """Record predictions from the first one on; the class weights take in all labels."""
-        if self._weights is None or not self._weights.balanced:
-            if first < len(F):
-                recorder.add(F[first:])
-            return
-        for n, number in enumerate(numbers.tolist()):  # with each label decisions are others
-            if n >= first:
-                recorder.add(F[n : n + 1])
-            self._weights.learn([number])
-
-    def _encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the numbers of the classes; the experts follow where there are new ones."""
-        numbers = self._classes.encode(labels).astype(np.float64)
-        classes, mixture = len(self._classes), self._mixture
-        if classes > mixture.pool.classes:
-            self._take(pool_growth.with_classes(mixture.pool, classes))
-        elif mixture.external.lacks_classes(classes):
-            mixture.external.update_columns_and_classes(
-                self._columns or (), self.classes, self._scale
-            )
-        return numbers
-
-    # The unit of the labels
-
-    @property
-    def _unit(self) -> tuple[float, float]:
-        """Center and inverse scale of the labels; of classes 0 and 1."""
-        if self.is_classifier:
-            return 0.0, 1.0
-        return float(self._labels.center[0]), float(self._labels.inverse[0])
-
-    def _follow_unit(self, old: tuple[float, float]) -> None:
-        """Convert the experts to a changed unit of the labels."""
-        if not self.n_events or self._labels.jumped:
-            return  # in the new unit is predicted what was in the old one
-        self._mixture.shift_labels(*unit_change(*old, self._labels))
-
-    def _standardized(self, labels: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return labels in units of their spread."""
-        center, inverse = self._unit
-        return np.asarray(np.clip((labels - center) * inverse, -FURTHEST, FURTHEST))
-
-    def _restored(
-        self, out: NDArray[np.float64], unit: tuple[float, float] | None = None
-    ) -> NDArray[np.float64]:
-        """Return predicted numbers, which are in units of the labels' spread, in their own unit."""
-        if self.is_classifier:
-            return out
-        center, inverse = self._unit if unit is None else unit
-        return np.asarray(out / inverse + center)
-
-    # Predicting
-
-    def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Outputs of the mixture, before any decision.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            NaN is missing.
-
-        Returns
-        -------
-        float64 array of shape (n, outputs)
-            The probability of the second of two classes, of each of more classes, or the number.
-
-        Raises
-        ------
-        InvalidInput
-            If the columns do not fit or a value is infinite.
-        """
-        events = self._check(X)
-        blocks = range(0, max(1, len(events)), _BLOCK)
-        return np.concatenate([self._forecast(events[n : n + _BLOCK])[0] for n in blocks])
-
-    def _forecast(
-        self, events: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-        """Return predictions, and the scores (n, experts, outputs) behind them."""
-        if self._columns is None:
-            return self._even(len(events)), np.zeros((len(events), 0, 1), np.float32)
-        out, scores = self._mixture.forecast(events, self.threads)
-        return self._restored(out), scores
-
-    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Outputs of the mixture for one event x of shape (d,), float64 (outputs,)."""
-        if self._columns is None:
-            nothing: NDArray[np.float64] = self.decision_many(one_row(x))[0]
-            return nothing
-        event = x if self._takes(x) else self._check(one_row(x))[0]
-        return self._restored(self._mixture.forecast_one(event))
-
-    def _predict_in_turn(self, events: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Outputs of the mixture for events (n, d), one or more, as `decision_one` of each."""
-        if self._columns is None:
-            return self._even(len(events))
-        blocks = range(0, len(events) - 1, _BLOCK)
-        said = [self._forecast(events[:-1][n : n + _BLOCK])[0] for n in blocks]
-        return np.concatenate([*said, self.decision_one(events[-1])[None]])
-
-    def predict_quantile_many(self, X: ArrayLike, levels: ArrayLike) -> NDArray[np.float64]:
-        """Quantiles of the numbers to come, as running quantiles of past errors make them.
-
-        They follow what the predictions of the stream have missed by, and are wider for an event on
-        which the experts disagree (`streamk.learners.multi_kernel.upkeep`).
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        levels : array of shape (m,)
-            Between 0 and 1; beyond 0.005 and 0.995 the quantiles are those of these.
-
-        Returns
-        -------
-        float64 array of shape (n, m)
-            NaN before the first event is learned.
-
-        Raises
-        ------
-        InvalidInput
-            If this is a classifier, a level is out of range or the columns do not fit.
-        """
-        wanted = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-        quantiles = self._mixture.errors
-        if quantiles is None:
-            raise InvalidInput("a classifier has no quantiles; use predict_proba_many")
-        if wanted.ndim != 1 or not ((wanted > 0) & (wanted < 1)).all():
-            raise InvalidInput(f"levels={shown(levels)} must lie between 0 and 1")
-        predicted, scores = self._forecast(self._check(X))
-        if not self.n_events:
-            return np.full((len(predicted), len(wanted)), np.nan)
-        errors = quantiles.quantiles(scores, self._mixture.pool.disagreement_weights, wanted)
-        return np.asarray(predicted + errors / self._labels.inverse[0])
-
-    def predict_interval_many(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.float64]:
-        """Intervals that hold so large a part of the numbers to come, float64 (n, 2).
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        level : float, default 0.9
-            Between 0 and 0.99.
-
-        Raises
-        ------
-        InvalidInput
-            As for `predict_quantile_many`.
-        """
-        if not (isinstance(level, int | float) and 0 < level <= 0.99):
-            raise InvalidInput(f"level={shown(level)} must lie between 0 and 0.99")
-        return self.predict_quantile_many(X, [(1 - level) / 2, (1 + level) / 2])
-
-    def shares(self, x: ArrayLike) -> dict[str, float]:
-        """Return how much each kind of expert contributes to what is said of one event x (d,).
-
-        Parameters
-        ----------
-        x : array of shape (d,)
-
-        Returns
-        -------
-        dict of str to float
-            Parts of 1 by kind, the largest first. The part of a mixer is its weight; within a fixed
-            share an expert has its weight, within a product the size of its term.
-        """
-        self.decision_one(x)
-        parts = self._mixture.pool.contributions()
-        return dict(sorted(parts.items(), key=lambda part: -part[1]))
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Predict without remembering it: later labels of these events find nothing said.
-
-        Examples
-        --------
-        >>> from streamk.learners import MultiKernel
-        >>> model = MultiKernel(columns=("a",), task="regression")
-        >>> with model.aside():
-        ...     number = model.predict_one([1.0])
-        """
-        with self.lock, self._mixture.keeping(PendingPredictions(0)):
-            yield
+        weights = self._weights
+        # With each label that balanced weights take in, decisions are others.
+        step = 1 if weights is not None and weights.balanced else len(F)
+        for n in range(0, len(F), step):
+            some = slice(max(n, first), n + step)
+            if recorder is not None and some.start < some.stop:
+                recorder.add(self._targets.restored(F[some]))
+            if weights is not None:
+                weights.learn(numbers[n : n + step].tolist())
 
     def compile_rare_steps(self) -> None:
         """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""
         self._mixture.review()
         self._mixture.pool.restart()
 
-    def _probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
-        if F.shape[1] > 1:
-            return np.asarray(F / F.sum(axis=1, keepdims=True))
-        P = np.empty((len(F), 2))
-        P[:, 0], P[:, 1] = 1.0 - F[:, 0], F[:, 0]
-        return P
-
-    def _even(self, n: int) -> NDArray[np.float64]:
-        """Return what is said of n events before any column is known: even odds, or 0."""
-        if not self.is_classifier:
-            return np.zeros((n, 1))
-        classes = max(2, len(self._classes))
-        return np.full((n, classes if classes > 2 else 1), 1.0 / classes)
-
-    def _takes(self, x: Any) -> TypeGuard[NDArray[np.float64]]:
-        """Return whether x is an array of one event as loops know it, with no value too large."""
-        return (
-            type(x) is np.ndarray
-            and x.dtype is FLOAT64
-            and x.shape == self._shape
-            and x.flags.carray
-            # What was predicted just now need not be looked at again. A sum of squares is the fast
-            # way to see it otherwise; a NaN, which is missing, takes the last one.
-            and (
-                self._mixture.is_fresh(x)
-                or bool(np.vdot(x, x) <= LARGEST**2 or not (np.abs(x) > LARGEST).any())
-            )
-        )
-
-    def _check(self, X: ArrayLike) -> NDArray[np.float64]:
-        return check_events(X, FLOAT64, self._columns, missing=True)
-
     # Held events, which wait for their labels under numbers of their own, through restarts
 
     def predict_held_many(self, X: ArrayLike, numbers: Sequence[int]) -> Prequential:
-        """Predict events in turn; what the experts say is kept under their numbers.
+        """Predict events (n, d) in turn; what the experts say is kept under their numbers (n,).
 
-        Predictions that are pending under an event's values alone are one for two events that are
-        equal, and in no state. These are not, and can be saved beside the model.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            NaN is missing.
-        numbers : sequence of n int
-            No two of those that wait are equal.
-
-        Returns
-        -------
-        Prequential
-            As `predict_then_learn_many` gives it for events without labels.
-
-        Raises
-        ------
-        InvalidInput
-            If a value is infinite.
+        Other pending predictions are one for two events that are equal, and in no state.
         """
-        events, asked = self._check(X), PendingPredictions(_UNBOUNDED)
+        events, asked = self._inputs.check(X), PendingPredictions(UNBOUNDED)
         with self._mixture.keeping(asked):
             found = self.predict_then_learn_many(events, [None] * len(events))
-        kept = dict(asked.items())
-        for number, event in zip(numbers, events, strict=True):
-            said = kept.get(event.tobytes())
-            if said is not None:
-                self._mixture.held.keep(_name(number), said.copy())
+        self._mixture.held.keep(numbers, events, asked)
         return found
 
-    def learn_held_many(
-        self, X: ArrayLike, y: Sequence[Any] | NDArray[Any], numbers: Sequence[int]
-    ) -> None:
+    def learn_held_many(self, X: ArrayLike, y: Labels, numbers: Sequence[int]) -> None:
         """Learn from held events one by one: by what was said of them when they were predicted.
 
         An event of which nothing is kept is learned as if it had been predicted just now.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : sequence of n labels, as of `learn_many`
-        numbers : sequence of n int
-            Those that `predict_held_many` was given.
-
-        Raises
-        ------
-        InvalidInput
-            As `learn_many`.
         """
-        events = self._check(X)
+        events = self._inputs.check(X)
         labels = self.check_labels(y, len(events))
-        for some in _unequal(events):
-            waiting = PendingPredictions(_UNBOUNDED)
-            for number, event in zip(numbers[some], events[some], strict=True):
-                said = self._mixture.held.take(_name(number))
-                if said is not None:
-                    waiting.keep(event.tobytes(), said)
-            with self._mixture.keeping(waiting):
+        for some in unequal(events):
+            with self._mixture.keeping(self._mixture.held.take(numbers[some], events[some])):
                 self.learn_many(events[some], labels[some])
 
-    def held_predictions(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return what is kept for held events, which `state` has not.
+    def held_predictions(self) -> tuple[NDArray[np.int64], Scores]:
+        """Return numbers (n,), the oldest first, and what is kept, (n, experts, outputs)."""
+        return self._mixture.held.arrays()
 
-        Returns
-        -------
-        numbers : int64 array of shape (n,)
-            The oldest first.
-        said : float32 array of shape (n, experts, outputs)
-        """
-        kept = self._mixture.held.items()
-        numbers = np.array([int.from_bytes(name, "little") for name, _ in kept], np.int64)
-        if not kept:
-            return numbers, np.zeros((0, 0, 0), np.float32)
-        return numbers, np.stack([said for _, said in kept])
-
-    def restore_held_predictions(
-        self, numbers: NDArray[np.int64], said: NDArray[np.float32]
-    ) -> None:
+    def restore_held_predictions(self, numbers: NDArray[np.int64], said: Scores) -> None:
         """Go on with what `held_predictions` gave. Raises `StateError` if it does not fit."""
-        shape = self._mixture.pool.arrays["KEPT"].shape if self._columns is not None else (0, 0)
-        if len(said) and (said.shape[1:] != shape or np.isinf(said).any()):
-            raise StateError(
-                f"predictions of held events have the shape {said.shape[1:]}, not {shape}, or are"
-                " infinite; the checkpoint is damaged or was changed by hand"
-            )
-        self._mixture.held.clear()
-        for number, one in zip(numbers.tolist(), said, strict=True):
-            self._mixture.held.keep(_name(number), one.copy())
+        shape = self._mixture.pool.arrays["KEPT"].shape if self.columns is not None else (0, 0)
+        self._mixture.held.restore(numbers, said, shape)
 
     # State
 
     def state(self) -> State:
         """Everything needed to go on exactly from here, but not what waits for its label."""
-        parts = {"scale": self._scale.state(), "labels": self._labels.state()}
-        mixture = self._mixture
-        if mixture.errors is not None:
-            parts["errors"] = mixture.errors.state()
+        parts = {"scale": self._inputs.scale.state(), "labels": self._targets.labels.state()}
         if self._weights is not None:
             parts["weights"] = self._weights.state()
-        if mixture.external:
-            parts["external_experts"] = mixture.external.state()
-        if self._columns is not None:
-            parts["pool"] = pool_growth.state_of(mixture.pool, mixture.upkeep.arrays())
-        return State.nest(parts, self._header())
-
-    @property
-    def placing(self) -> dict[str, Any]:
-        """Threads, and the devices and threads of external experts."""
-        return {"threads": self.threads, "placings": self._mixture.external.placings}
+        return State.nest(parts | self._mixture.parts(), self._header())
 
     @classmethod
     def from_state(
-        cls,
-        state: State,
-        *,
-        threads: int | None = None,
-        placings: Sequence[Mapping[str, Any]] = (),
+        cls, state: State, *, threads: int | None = None, placings: Sequence[Mapping[str, Any]] = ()
     ) -> Self:
         """Return the learner whose state this is.
 
-        Parameters
-        ----------
-        state : State
-        threads : int, optional
-            All cores by default.
-        placings : sequence of mappings
-            Device and threads of each external expert, as of `streamk.learners.Learner.placing`.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's or its arrays do not fit.
+        `placings` are those of the external experts. Raises `StateError` if the state is another
+        learner's or its arrays do not fit.
         """
-        state.expect(cls.TYPE)
-        try:
-            header: Any = state.header
-            empty = {**header, "columns": None}
-            model = cls._new(empty, external_experts=(), threads=threads)
-            mixture = model._mixture
-            mixture.n_events = count(header, "n_events", cls._owner())
+        header: Any = state.expect(cls.TYPE).header
+        with reading(cls._owner()):
+            model = cls._new({**header, "columns": None}, external_experts=(), threads=threads)
+            model._mixture.n_events = count(header, "n_events", cls._owner())
             if model.is_classifier and model.n_events and not model.classes:
                 raise ValueError("events were learned, but no class is known")
-            model._scale = RunningQuantiles.from_state(state.child("scale"))
-            model._labels = LabelQuantiles.from_state(state.child("labels"))
-            if not model.is_classifier:
-                mixture.errors = ErrorQuantiles.from_state(state.child("errors"))
-            elif "weights" in header["parts"]:
+            model._inputs = ScaledColumns.from_state(state.child("scale"), header["columns"])
+            model._targets.labels = LabelQuantiles.from_state(state.child("labels"))
+            if model.is_classifier and "weights" in header["parts"]:
                 model._weights = ClassWeights.from_state(state.child("weights"))
-            if "external_experts" in header["parts"]:
-                mixture.external = ExternalExperts.from_state(
-                    state.child("external_experts"),
-                    is_classifier=model.is_classifier,
-                    placings=placings,
-                )
-                mixture.external.check(tuple(header["columns"] or ()), model.classes)
-            if header["columns"] is not None:
-                model._columns = tuple(header["columns"])
-                if len(model._columns) != len(model._scale):
-                    raise ValueError(f"{len(model._scale)} columns have a scale")
-                mixture.upkeep.restore(state.child("pool").arrays)
-                pool = pool_growth.load(
-                    state.child("pool"),
-                    column_keys(model._columns),
-                    classes=max(2, len(model._classes)) if model.is_classifier else None,
-                    seed=model.seed,
-                    loss=model.loss,
-                    external_experts=mixture.external.names,
-                    n_events=model.n_events,
-                )
-                model._take(pool)
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"the header of this {cls.TYPE!r} state does not fit: {error!r}; "
-                "it is damaged or was changed by hand"
-            ) from error
+            known = model._inputs, model.classes
+            model._mixture.restore(state, *known, model.seed, model.loss, placings)
         return model
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
 
         Coefficients and weights become the means of both, by the events that each learned apart;
-        the scale and the window are those of the one that learned more. Labels and linear experts
-        of the other are converted into that scale, exactly as far as values are not bounded in
-        either. Random features and tables have no such map: where the scales differ by more than
-        estimates of one stream may (a scale or distance by 30%, a center by 0.3 scales, a rank by
-        0.06), they stay as the one that learned more has them, since a mean would be right in
-        neither scale. So do external experts, which else merge as they do by themselves.
+        the scale and the window are those of the one that learned more, into which the other is
+        converted as far as there is a map (`streamk.learners.multi_kernel.joining`).
         """
         self._merge(other, common_events, None)
 
     def merge_replica(self, other: Self, common_events: int, common: Callable[[], Self]) -> None:
-        """Take in what another learner learned since both were one.
+        """Do `merge`, but for the cells of random binning; `common` returns what both were.
 
-        It does what `merge` does, but for the cells of random binning. A cell has the mean of what
-        both learned by their sums of squared slopes since then: one that a single learner has met
-        is what that one made of it, where the mean by events would take back half.
-
-        Parameters
-        ----------
-        other : MultiKernel
-        common_events : int
-            Events that the common one had learned.
-        common : callable
-            Returns the one that both were, which stays as it is.
-
-        Raises
-        ------
-        InvalidInput
-            As `merge`.
+        A cell has the mean of what both learned by their sums of squared slopes since then: one
+        that a single learner has met is what that one made of it, where the mean by events would
+        take back half.
         """
         self._merge(other, common_events, common())
 
     def _merge(self, other: Self, common_events: int, common: Self | None) -> None:
-        names = "is_classifier", "class_weight", "external_experts", *options.shared(self.OPTIONS)
-        check_mergeable(self, other, names)
+        must = "is_classifier", "class_weight", "external_experts", *options.shared(self.OPTIONS)
+        check_mergeable(self, other, must)
         apart = events_apart(self, other, common_events)
-        if other._columns is None:
+        if other.columns is None:
             return
-        known, mixture = self._columns or (), self._mixture
-        new = tuple(name for name in other._columns if name not in known)
-        if new or self._columns is None:
+        known = self.columns or ()
+        new = tuple(name for name in other.columns if name not in known)
+        if new or self.columns is None:
             self.add_columns(new)
         order = self._classes.add(other.classes).tolist()
-        share = apart[1] / max(1, sum(apart))
         if self._weights is not None and other._weights is not None:
-            self._weights.merge(other._weights, share, order, apart[1])
-        there = {name: place for place, name in enumerate(other._columns)}
-        places = [there.get(name) for name in self._columns or ()]
-        both = np.array([name in there and name in known for name in self._columns or ()])
-        began = None if common is None or common._columns is None else self._aligned(common)
-        one = InScale(self._aligned(self), self._scale, self._labels)
-        two = InScale(self._aligned(other), other._scale.select(places), other._labels)
-        if mixture.external:
-            self._merge_external(other, common_events, both, ahead=share > 0.5)
-        mixture.upkeep.join(other._mixture.upkeep, share)
-        if share > 0.5:
-            one, two, share = two, one, 1.0 - share
-            mixture.errors = copy.deepcopy(other._mixture.errors)
-        before = max(self.n_events, other.n_events)
-        mixture.n_events += apart[1]
-        pools = [one.pool, two.pool, *([] if began is None else [began])]
-        most = max(tables.most_after(self.n_events), *(pool.most_cells for pool in pools))
-        for pool in pools:
-            pool.add_cells(most)
-        rescale(two, one, both)
-        one.pool.join(two.pool, share, began)
-        one.scale.join(two.scale, share, self.n_events)
-        self._scale, self._labels = one.scale, copy.deepcopy(one.labels)
-        self._take(one.pool)
-        mixture.follow_woken()
-        if self.n_events // PERIOD > before // PERIOD and mixture.pool.has_losses:
-            mixture.review()
+            self._weights.merge(other._weights, apart[1] / max(1, sum(apart)), order, apart[1])
+        both = np.array([name in other.columns and name in known for name in self.columns or ()])
+        began = None if common is None or common.columns is None else common._parts()
+        merge(self._parts(), other._parts(), began, both, common_events)
 
-    def _merge_external(
-        self, other: Self, common_events: int, both: NDArray[np.bool_], ahead: bool
-    ) -> None:
-        """Merge another's external experts; labels take on its scale if that learner is ahead."""
-        external = self._mixture.external
-        external.update_columns_and_classes(self._columns or (), self.classes, self._scale)
-        theirs, unit = other._labels, (1.0, 0.0)
-        if not self.is_classifier:
-            unit = unit_change(theirs.center[0], theirs.inverse[0], self._labels)
-        external.merge(other._mixture.external, common_events, both, unit, ahead=ahead)
-
-    def _aligned(self, other: Self) -> ExpertPool:
-        """Return a learner's pool with the columns and classes of this one.
-
-        It is a new one even where the shapes are alike, so that it does not depend on the room that
-        a pool has in memory, which is no part of its state.
-        """
-        mine, pool, classes = self._mixture.pool, other._mixture.pool, max(2, len(self._classes))
-        task = pool.task if pool.task == NUMBERS else (CLASSES if classes > 2 else BINARY)
-        order = [self._classes.number(label) or 0 for label in other.classes]
-        order += [n for n in range(classes) if n not in order][: pool.classes - len(order)]
-        new = pool_growth.successor(pool, mine.keys, task, classes, mine.capacity, order=order)
-        new.arrays["BANK_COSTS"][...] = pool.arrays["BANK_COSTS"]
-        return new
-
-
-def _name(number: int) -> bytes:
-    return number.to_bytes(8, "little")
-
-
-def _unequal(events: NDArray[np.float64]) -> Iterator[slice]:
-    """Yield slices in which no two events are equal, one after the other.
-
-    >>> list(_unequal(np.array([[1.0], [2.0], [1.0]])))
-    [slice(0, 2, None), slice(2, 3, None)]
-    """
-    first, met = 0, set[bytes]()
-    for n, event in enumerate(events):
-        name = event.tobytes()
-        if name in met:
-            yield slice(first, n)
-            first, met = n, set()
-        met.add(name)
-    if first < len(events):
-        yield slice(first, len(events))
+    def _parts(self) -> Parts:
+        return Parts(self._mixture, self._inputs, self._targets, self._classes)

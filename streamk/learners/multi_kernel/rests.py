@@ -49,15 +49,7 @@ _ARRAYS = ("events", "numbers")
 
 
 class EarlyEvents:
-    """Raw events and their labels in a pool's terms, up to the first 512.
-
-    Attributes
-    ----------
-    are_kept : bool
-        Whether they are still among the first.
-    events : float64 array of shape (n, d)
-    numbers : float64 array of shape (n,)
-    """
+    """Raw events (n, d) and their numbers (n,) in a pool's terms, kept up to the first 512."""
 
     def __init__(self) -> None:
         self.are_kept = True
@@ -113,13 +105,7 @@ class EarlyEvents:
         *,
         are_kept: bool,
     ) -> None:
-        """Take events of so many columns, with labels of a domain, out of a state.
-
-        Raises
-        ------
-        StateError
-            If they do not fit, or are too many.
-        """
+        """Take events of so many columns with labels of a domain, or raise StateError."""
         declared = (
             Declared("events", "float64", ("early", "columns"), _EVENTS),
             Declared("numbers", "float64", ("early",), numbers),
@@ -135,13 +121,8 @@ class EarlyEvents:
 class Change:
     """A change of an expert, which a review calls for.
 
-    Attributes
-    ----------
-    place : int
-    step : {"rest", "wake", "begin"}
-        It rests; is active again; or begins anew, having rested or not.
-    reviews : int
-        Whole reviews since an alarm, of whose events alone it is to begin anew.
+    It is to "rest"; to "wake", being active again; or to "begin" anew, having rested or not, with
+    the events of so many whole reviews since an alarm alone.
     """
 
     place: int
@@ -160,10 +141,6 @@ class Rests:
     An alarm in the second half of a rest, that the stream has changed, ends it: after two whole
     reviews the expert begins anew, with the events since the alarm alone. One that was worth its
     time, and is not after an alarm, begins anew with these instead of resting.
-
-    Parameters
-    ----------
-    can_rest : sequence of bool
 
     Examples
     --------
@@ -186,13 +163,9 @@ class Rests:
         """True for each expert that does not rest."""
 
     def review(self, worth: NDArray[np.float64], *, alarm: bool = False) -> list[Change]:
-        """Take in what each was worth (n,) since the last review; return those that change.
+        """Take in what each was worth (n,) since the last review, and whether there was an alarm.
 
-        Parameters
-        ----------
-        worth : float64 array of shape (n,)
-        alarm : bool, default False
-            Whether there was one since the last review.
+        Returned are the changes.
         """
         changed = []
         for place, known in enumerate(self._known):
@@ -218,13 +191,7 @@ class Rests:
         return {"rests": self._known.copy()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], owner: str) -> None:
-        """Take what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If it does not fit.
-        """
+        """Take what `arrays` gave; raise StateError if it does not fit."""
         one = Declared("rests", "float64", self._known.shape, Domain(-1e12, 1e12))
         found = taken((one,), arrays, {}, owner)[0]["rests"]
         kinds, mine = found[:, _KIND], self._known[:, _KIND]

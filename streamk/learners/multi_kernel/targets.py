@@ -1,0 +1,132 @@
+"""Labels in the experts' terms: numbers of classes, or numbers in units of the labels' spread."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.backends import BINARY, CLASSES, NUMBERS
+from streamk.learners.common.classes import Classes, is_number
+from streamk.learners.multi_kernel.tables import FURTHEST
+from streamk.scaling.labels import LabelQuantiles
+
+Unit: TypeAlias = tuple[float, float]
+"""Center and inverse scale of labels."""
+OTHER_UNIT = 1e3
+"""Change of a unit after which what was learned in the old one is noise."""
+
+
+def unit_change(old: Unit, new: Unit) -> tuple[float, float]:
+    """Return factor and shift from labels in an old unit to those in a new one.
+
+    Examples
+    --------
+    >>> unit_change((1.0, 2.0), (0.0, 1.0)), unit_change((0.0, 1.0), (0.0, 1e4))
+    ((0.5, 1.0), (0.0, 0.0))
+    """
+    factor, shift = new[1] / old[1], (old[0] - new[0]) * new[1]
+    return (0.0, 0.0) if max(factor, abs(shift)) > OTHER_UNIT else (factor, shift)
+
+
+def unit_of(labels: LabelQuantiles) -> Unit:
+    """Return the unit of numbers; classes, which have no column, are as they are."""
+    return (labels.center[0], labels.inverse[0]) if len(labels) else (0.0, 1.0)
+
+
+class ClassTargets:
+    """Numbers of classes; those that are encoded are added to the learner's."""
+
+    def __init__(self, classes: Classes, labels: LabelQuantiles) -> None:
+        self._classes, self.labels = classes, labels
+        self.unit = unit_of(labels)
+
+    @property
+    def task(self) -> int:
+        """The task of the experts."""
+        return CLASSES if len(self._classes) > 2 else BINARY
+
+    @property
+    def classes(self) -> int:
+        """Classes that the experts know, two at least."""
+        return max(2, len(self._classes))
+
+    def known(self, label: Any) -> NDArray[Any] | None:
+        """Return an array (1,) of a label that may be learned as it is: of a known class."""
+        return None if self._classes.number(label) is None else np.array([label], object)
+
+    def until_change(self, labels: NDArray[Any]) -> int:
+        """Return how many labels (n,) come before a new class, which is at first on its own."""
+        if self._classes.contains_all(labels[1:]):
+            return len(labels)
+        known = self._classes.number
+        return next(n for n, label in enumerate(labels) if n and known(label) is None)
+
+    def observe(self, labels: NDArray[Any]) -> bool:
+        """Return whether there is a new class, which is the first of such labels."""
+        return self._classes.number(labels[0]) is None
+
+    def encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the numbers of the classes of labels; new ones are added."""
+        return self._classes.encode(labels).astype(np.float64)
+
+    def restored(self, F: NDArray[np.float64], unit: Unit | None = None) -> NDArray[np.float64]:
+        """Return outputs of the experts, as they are."""
+        return F
+
+    def even(self, n: int) -> NDArray[np.float64]:
+        """Return the outputs for n events before any column is known: even odds."""
+        return np.full((n, self.classes if self.classes > 2 else 1), 1.0 / self.classes)
+
+
+class NumberTargets:
+    """Numbers in units of their running spread.
+
+    Examples
+    --------
+    >>> targets = NumberTargets(LabelQuantiles(1))
+    >>> targets.observe(np.arange(100.0)), float(targets.unit[0])
+    (True, 31.5)
+    >>> targets.restored(targets.encode(np.array([10.0, 20.0]))).round(6)
+    array([10., 20.])
+    """
+
+    task, classes = NUMBERS, 2
+
+    def __init__(self, labels: LabelQuantiles) -> None:
+        self.labels = labels
+
+    @property
+    def unit(self) -> Unit:
+        """Center and inverse scale of the labels."""
+        return unit_of(self.labels)
+
+    def known(self, label: Any) -> NDArray[Any] | None:
+        """Return an array (1,) of a label that may be learned as it is: a number."""
+        return np.array([label], np.float64) if is_number(label) else None
+
+    def until_change(self, labels: NDArray[Any]) -> int:
+        """Return how many labels (n,) come until the unit changes again."""
+        return min(len(labels), self.labels.until_change(labels))
+
+    def observe(self, labels: NDArray[Any]) -> bool:
+        """Take labels into the spread; return whether the unit has changed."""
+        return self.labels.observe(labels[:, None])
+
+    def encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Return labels in units of their spread."""
+        center, inverse = self.unit
+        return np.asarray(np.clip((labels - center) * inverse, -FURTHEST, FURTHEST))
+
+    def restored(self, F: NDArray[np.float64], unit: Unit | None = None) -> NDArray[np.float64]:
+        """Return outputs of the experts in the labels' terms, from an old unit if there is one."""
+        center, inverse = self.unit if unit is None else unit
+        return np.asarray(F / inverse + center)
+
+    def even(self, n: int) -> NDArray[np.float64]:
+        """Return the outputs for n events before any column is known: 0."""
+        return np.zeros((n, 1))
+
+
+Targets: TypeAlias = ClassTargets | NumberTargets

@@ -1,0 +1,120 @@
+"""What experts said of events is kept until their labels come."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streamk.errors import StateError
+from streamk.learners.multi_kernel.pending import HeldPredictions, PendingPredictions, unequal
+
+
+def opinion(value: float, n: int = 4) -> np.ndarray:
+    return np.full(n, value, np.float32)
+
+
+def test_each_opinion_is_given_once() -> None:
+    said = PendingPredictions(1 << 20)
+    said.keep(b"a", opinion(1.0))
+    said.keep(b"b", opinion(2.0))
+    assert said.nbytes == 2 * 17
+    found = said.take(b"a")
+    assert found is not None
+    assert found.tolist() == [1.0] * 4
+    assert said.take(b"a") is None
+    assert said.take(b"c") is None
+    assert said.nbytes == 17
+    said.clear()
+    assert said.take(b"b") is None
+    assert said.nbytes == 0
+
+
+def test_the_last_opinion_on_an_event_counts() -> None:
+    said = PendingPredictions(1 << 20)
+    said.keep(b"a", opinion(1.0))
+    said.keep(b"a", opinion(2.0, 8))
+    assert said.nbytes == 33
+    found = said.take(b"a")
+    assert found is not None
+    assert found.tolist() == [2.0] * 8
+    assert said.nbytes == 0
+
+
+def test_the_oldest_are_forgotten() -> None:
+    said = PendingPredictions(5 * 17)
+    for name in range(20):
+        said.keep(bytes([name]), opinion(name))
+        assert said.nbytes <= 5 * 17
+    said.keep(bytes([15]), opinion(99.0))  # now the youngest
+    said.keep(bytes([20]), opinion(20.0))
+    kept = [name for name in range(21) if said.take(bytes([name])) is not None]
+    assert kept == [15, 17, 18, 19, 20]
+
+
+def test_one_is_kept_whatever_its_size() -> None:
+    said = PendingPredictions(0)
+    said.keep(b"a", opinion(1.0))
+    said.keep(b"b", opinion(2.0))
+    assert said.take(b"a") is None
+    assert said.take(b"b") is not None
+
+
+def test_opinions_follow_the_unit_of_the_labels() -> None:
+    said = PendingPredictions(1 << 20)
+    said.keep(b"a", opinion(3.0))
+    said.shift(0.5, -1.0)
+    said.keep(b"b", opinion(3.0))
+    (a, b) = (said.take(name) for name in (b"a", b"b"))
+    assert a is not None
+    assert b is not None
+    assert (a.tolist(), b.tolist()) == ([0.5] * 4, [3.0] * 4)
+
+
+# --- held events, by their numbers ----------------------------------------------------------------
+
+
+def held(*values: float) -> HeldPredictions:
+    """Predictions of equal events, with numbers from 0 on."""
+    found = HeldPredictions(1 << 20)
+    for number, value in enumerate(values):
+        said = PendingPredictions(1 << 20)
+        said.keep(np.zeros(2).tobytes(), opinion(value).reshape(2, 2))
+        found.keep([number], np.zeros((1, 2)), said)
+    return found
+
+
+def test_equal_events_have_predictions_of_their_own() -> None:
+    found = held(1.0, 2.0)
+    for number, value in ((1, 2.0), (0, 1.0)):
+        ((event, said),) = found.take([number], np.zeros((1, 2))).items()
+        assert event == np.zeros(2).tobytes()
+        assert said.tolist() == [[value] * 2] * 2
+    assert not found.take([0], np.zeros((1, 2)))
+
+
+def test_what_is_held_is_a_copy_that_follows_the_unit() -> None:
+    said, found = PendingPredictions(1 << 20), HeldPredictions(1 << 20)
+    said.keep(np.zeros(2).tobytes(), opinion(3.0))
+    found.keep([7], np.zeros((1, 2)), said)
+    said.shift(0.0, 0.0)
+    found.kept.shift(0.5, -1.0)
+    ((_, kept),) = found.take([7], np.zeros((1, 2))).items()
+    assert kept.tolist() == [0.5] * 4
+
+
+def test_held_predictions_are_restored() -> None:
+    numbers, said = held(1.0, 2.0).arrays()
+    again = HeldPredictions(1 << 20)
+    again.restore(numbers, said, (2, 2))
+    for one, other in zip(again.arrays(), (numbers, said), strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(StateError, match="shape"):
+        again.restore(numbers, said, (2, 3))
+    with pytest.raises(StateError, match="infinite"):
+        again.restore(numbers, said + np.inf, (2, 2))
+
+
+def test_a_slice_has_no_two_equal_events() -> None:
+    events = np.array([1.0, 2.0, 2.0, 1.0, 2.0])[:, None]
+    assert list(unequal(events)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert not list(unequal(events[:0]))
