@@ -69,6 +69,8 @@ class ClassTargets:
 
     def encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Return the numbers of the classes of labels; new ones are added."""
+        if len(labels) == 1 and (number := self._classes.number(labels[0])) is not None:
+            return np.array([number], np.float64)  # in a tenth of the time
         return self._classes.encode(labels).astype(np.float64)
 
     def restored(self, F: NDArray[np.float64], unit: Unit | None = None) -> NDArray[np.float64]:
