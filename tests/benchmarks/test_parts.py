@@ -233,13 +233,13 @@ def learned(name: str, found: Any) -> Any:
 
 @pytest.mark.parametrize("bank", range(5))
 def test_a_bank_without_a_say_sleeps(bank: int) -> None:
-    from streamk.learners.multi_kernel.tables import BANKS
+    from streamk.backends.banks import BANKS
 
-    model = learned(f"no {BANKS[bank]}", stream("Waveform", 150))
+    model = learned(f"no {BANKS[bank].name}", stream("Waveform", 150))
     asleep = ~model._mixture.pool.arrays["ACTIVE"]
     assert asleep.tolist() == [n == bank for n in range(5)]
     said = model.decision_one(np.zeros(len(model.columns)))
-    assert model.shares(np.zeros(len(model.columns)))[BANKS[bank]] == 0
+    assert model.shares(np.zeros(len(model.columns)))[BANKS[bank].name] == 0
     assert said.sum() == pytest.approx(1)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import FeatureMachine, MultiKernel, from_state
+from streamk.learners.common import error_watch
 from streamk.learners.common.error_watch import WINDOW, ErrorWatch
 from streamk.learners.rfm import schedule as beginnings
 from streamk.learners.rfm.solving import Beginning
@@ -94,7 +95,8 @@ def errors_of(model: Any, X: Any, y: Any) -> NDArray[np.float64]:
 
 @pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beginnings, "WINDOW", 32)
+    for module in (beginnings, error_watch):
+        monkeypatch.setattr(module, "WINDOW", 32)
     monkeypatch.setattr(beginnings, "_ANEW", 128)
 
 
