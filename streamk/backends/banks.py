@@ -57,8 +57,9 @@ class Learned(Declared):
         columns: a new pool takes these over by their names. The others are taken over by
         `streamk.learners.multi_kernel.pool_growth`, each in its own way.
     unit : {"", "factor", "affine", "value"}
-        How labels in another unit change it: not at all; by a factor; by a factor, and the last
-        column by a shift; all of it by both.
+        How labels in another unit change it: not by this record, but perhaps by
+        `streamk.learners.multi_kernel.expert_pool.ExpertPool.shift_labels`; by a factor; by a
+        factor, and the last column by a shift; all of it by both.
     """
 
     split: tuple[float, float] | None = None

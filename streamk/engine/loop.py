@@ -280,7 +280,7 @@ class Engine:
             self._feed.poll(0.0)
             share = self._share()
         sequencer = self._feed.sequencer  # only now: a rebalance may have replaced or emptied it
-        if sequencer.ready:
+        if sequencer.ready and share > 0:
             self._trainer.take(sequencer.take(share))
             if self._saving.is_due(sequencer.events):
                 self._saving.save(sequencer.events)

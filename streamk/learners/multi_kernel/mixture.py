@@ -95,9 +95,9 @@ class ExpertMixture:
 
     def take(self, pool: ExpertPool, columns: ScaledColumns, classes: Sequence[Label]) -> None:
         """Go on with a new pool, and drop the predictions of the one before."""
-        self.pool = pool
         self.external.update_columns_and_classes(columns.names or (), classes, columns.scale)
         pool.adapt(columns.scale)
+        self.pool = pool  # only now: what has been interrupted is begun again with the next label
         self.pending.clear()
         self.held.kept.clear()
         self._fresh = None

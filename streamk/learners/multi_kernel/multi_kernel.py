@@ -326,12 +326,25 @@ class MultiKernel(OneAtATime, Decider):
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x of shape (d,) with label y."""
-        label = self._targets.known(y)
-        if label is None or self.columns is None:
+        label, mixture = self._targets.known(y), self._mixture
+        if (
+            label is None
+            or self.columns is None
+            or (self.is_classifier and label >= mixture.pool.classes)
+        ):
             self.learn_many(one_row(x), [y])
-        else:
-            event = self._inputs.event(x, self._mixture.is_fresh)
-            self._learn(event[None], label, None)
+            return
+        event = self._inputs.event(x, mixture.is_fresh)
+        if not self.is_classifier:
+            self._learn(event[None], np.array([label]), None)
+            return
+        # What `_learn` does for a single event of a known class, in nine tenths of the time.
+        if self._inputs.scale.observe(event[None]):
+            mixture.forecast_unasked(event)
+            mixture.adapt(self._inputs.scale)
+        if self._weights is not None:
+            self._weights.learn([label])
+        mixture.learn_one(event, float(label))
 
     def _learn_events(
         self, events: Floats, labels: NDArray[Any], recorder: Recorder | None = None
@@ -370,8 +383,8 @@ class MultiKernel(OneAtATime, Decider):
         if moved:
             mixture.adapt(scale)
         numbers = targets.encode(labels)
-        if turned and self.is_classifier:
-            mixture.add_classes(self._inputs, self.classes)
+        if self.is_classifier and (turned or targets.classes > mixture.pool.classes):
+            mixture.add_classes(self._inputs, self.classes)  # also what an interrupt has left
         elif turned and self.n_events and not targets.labels.jumped:
             mixture.shift_labels(*unit_change(unit, targets.unit))
         # After a jump, in the new unit is predicted what was in the old one.
@@ -383,7 +396,8 @@ class MultiKernel(OneAtATime, Decider):
         """Record predictions from the first one on; the class weights take in all labels."""
         weights = self._weights
         # With each label that balanced weights take in, decisions are others.
-        step = 1 if weights is not None and weights.balanced else len(F)
+        one_by_one = recorder is not None and weights is not None and weights.balanced
+        step = 1 if one_by_one else len(F)
         for n in range(0, len(F), step):
             some = slice(max(n, first), n + step)
             if recorder is not None and some.start < some.stop:
