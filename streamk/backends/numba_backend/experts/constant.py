@@ -21,19 +21,8 @@ _PRIOR = 0.01
 
 @fast
 def outputs(table: Any, F: Any) -> None:
-    """Write the scores F (rates, outputs)."""
-    forecast_level(_level(table), F)
-
-
-@fast
-def learn(table: Any, y: Any) -> None:
-    """Follow a label."""
-    update_level(_level(table), y)
-
-
-@fast
-def forecast_level(level: Any, F: Any) -> None:
-    """Write logits of classes, or numbers, from the levels (rates, classes or 1)."""
+    """Write the scores F (rates, outputs): logits of classes, or numbers."""
+    level = _level(table)  # (rates, classes or 1)
     small = level.dtype.type(_PRIOR)
     for i in range(len(level)):
         if level.shape[1] == 1:
@@ -46,8 +35,9 @@ def forecast_level(level: Any, F: Any) -> None:
 
 
 @fast
-def update_level(level: Any, y: Any) -> None:
+def learn(table: Any, y: Any) -> None:
     """Follow a label, the number of a class or a number."""
+    level = _level(table)
     for i in range(len(level)):
         rate = level.dtype.type(LEVEL_RATES[i])
         for k in range(level.shape[1]):
