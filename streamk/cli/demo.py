@@ -19,7 +19,7 @@ a table and a picture, beside River's logistic regression and the class that
 was the most frequent so far. Each model predicts an event before it learns it.
 """
 
-WAITS = "loading; a first run on a machine compiles loops for its processor, for about a minute"
+WAITS = "loading; a first run on a machine compiles loops for its processor, for some 20 s"
 
 
 def main(arguments: Sequence[str]) -> int:

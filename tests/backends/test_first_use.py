@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import io
 import json
 import logging
@@ -15,6 +14,7 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -302,27 +302,30 @@ def started(cache: Path) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_that_a_callback_swallows_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("program", ["pass", "print(); input()", "print(); input(); print('x')"])
+def test_processes_that_die_leave_nobody_waiting(
+    program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from streamk.backends.numba_backend.experts import ahead
 
-    class Loop:
-        name = "loop"
-        compiled = 0
+    start, ended = subprocess.Popen, 0
 
-        def compile(self) -> None:
-            interrupt = ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))
-            interrupt()  # as LLVM calls back while it compiles
-            self.compiled += 1
+    def count() -> None:
+        nonlocal ended
+        ended += 1
 
-    monkeypatch.setattr(ahead, "_cores", lambda: 1)
-    one, two, before = Loop(), Loop(), signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), ahead.compiling([one, two], "numbers"):
+    def dying(command: list[str], **options: Any) -> subprocess.Popen[str]:
+        return start([command[0], "-c", program], **options)
+
+    monkeypatch.setattr(ahead.Loop, "is_cached", False)
+    monkeypatch.setattr(subprocess, "Popen", dying)
+    monkeypatch.setattr(ahead, "_cores", lambda: 2)
+    monkeypatch.setattr(FIRST_USE, "ended", count)
+    wanted = ahead.missing("regression", of_machine=True)
+    assert len(wanted) > 20
+    with ahead.compiling(wanted, "regression"):
         pass
-    assert (one.compiled, two.compiled) == (1, 0)
-    assert signal.getsignal(signal.SIGINT) is before
+    assert ended == (2 if "x" in program else 0)
 
 
 @pytest.mark.nightly

@@ -9,15 +9,12 @@ from __future__ import annotations
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
-from threading import Thread, current_thread, main_thread
-from types import FrameType
+from threading import Thread
 from typing import Any
 
 import numba
@@ -65,17 +62,17 @@ _SAY, _TO = (_ROW, _ROW, _FLOAT), (_ROWS, _ROWS)
 _LEARN = _SINGLES, _ROW, _ROWS, _ROW, _ROW, *_SAY
 
 _OF_ALL: list[Compilable] = [
+    Loop(learn_one, (*_KERNEL, *_LEARN, _INT, _INT, _SINGLES, _ROW, *_TO, *(5 * [_FLOAT]), _ROW)),
+    Loop(ask_one, (*_SUM, *_SUM, _TILES, _TILES, _SINGLES, _ROWS, *_SAY, _INT, _SINGLES, *_TO)),
+    Loop(_pairwise, (_INT, _FLOAT, _FLOAT, _ROWS, _ROWS, _ROWS)),
+    Loop(_pairwise, (*_KERNEL, _SINGLES, _SINGLES, _SINGLES)),
+    Loop(_expand_each, (*_KERNEL, _SINGLES, _TILES, _SINGLES, _ROWS)),
+    Loop(_expand, (*_KERNEL, _SINGLES, _TILES, _TILES, _ROWS)),
     Loop(_factor, (_TILES, _INT, _INT, _INT)),
     Loop(_forward_narrow, (_TILES, _INT, _TILES, _INT)),
     Loop(_backward_narrow, (_TILES, _INT, _TILES)),
     Loop(_eliminate, (_TILES, _INT, _INT, _TILES, _INT)),
-    Loop(_expand_each, (*_KERNEL, _SINGLES, _TILES, _SINGLES, _ROWS)),
-    Loop(_expand, (*_KERNEL, _SINGLES, _TILES, _TILES, _ROWS)),
-    Loop(_pairwise, (_INT, _FLOAT, _FLOAT, _ROWS, _ROWS, _ROWS)),
-    Loop(_pairwise, (*_KERNEL, _SINGLES, _SINGLES, _SINGLES)),
     Loop(_follow, (_ROWS, _ROWS, *_FUNCTIONS, _INT, _ROWS)),
-    Loop(ask_one, (*_SUM, *_SUM, _TILES, _TILES, _SINGLES, _ROWS, *_SAY, _INT, _SINGLES, *_TO)),
-    Loop(learn_one, (*_KERNEL, *_LEARN, _INT, _INT, _SINGLES, _ROW, *_TO, *(5 * [_FLOAT]), _ROW)),
     Loop(_add, (_ROWS, _NUMBERS, _ROWS, _ROWS)),
     Loop(_lay, (_SINGLES, _NUMBERS, _TILES)),
     Loop(_scale_some, (_ROWS, *(5 * [_ROW]), _NUMBERS, _FLOAT)),
@@ -116,17 +113,26 @@ def missing(task: str, *, of_machine: bool) -> list[Compilable]:
 
 @contextmanager
 def compiling(wanted: Iterable[Compilable], task: str) -> Iterator[None]:
-    """Compile loops of a task on as many cores as there are; all are ready at the end.
+    """Compile loops of a task while the body runs, in a process a core; all are ready at the end.
 
-    The body runs at the same time.
+    The 200 MB that a compiler takes are theirs, and go with them.
     """
     left = deque(wanted)
-    with _interruptible() as check, _with_workers(left, task):
+    # There is no interpreter to be begun in a program with Python inside.
+    helpers = [_worker() for _ in range(min(len(left), _cores()) if sys.executable else 0)]
+    listeners = [Thread(target=_distribute, args=[helper, left, task]) for helper in helpers]
+    for listener in listeners:
+        listener.start()
+    try:
         yield
-        for one in iter(partial(_next, left), None):
-            with FIRST_USE.loop(one.name):  # counted, even if compiled for another a moment ago
-                one.compile()
-            check()
+        for helper in helpers:
+            helper.wait()
+    finally:
+        for helper in helpers:
+            helper.kill()
+            helper.wait()
+        for listener in listeners:
+            listener.join()
 
 
 def addresses() -> dict[int, int]:
@@ -148,67 +154,10 @@ def _of_machine(task: str) -> list[Compilable]:
     return _OF_ALL if task == "regression" else [*_OF_ALL, *_OF_CLASSES]
 
 
-def _next(left: deque[Compilable]) -> Compilable | None:
-    try:
-        return left.popleft()
-    except IndexError:
-        return None
-
-
 def _cores() -> int:
-    if not sys.executable:  # of a program with Python inside, which knows of no interpreter
-        return 1
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], None]]:
-    """Yield a function that raises KeyboardInterrupt if one was lost inside.
-
-    LLVM calls back into Python, and an exception that a signal raises there goes no further.
-    """
-    came = False
-    before = signal.getsignal(signal.SIGINT)
-
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        came = True
-        if callable(before):
-            before(number, frame)
-
-    def check() -> None:
-        if came:
-            raise KeyboardInterrupt
-
-    if current_thread() is not main_thread() or not callable(before):
-        yield check
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield check
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _with_workers(left: deque[Compilable], task: str) -> Iterator[None]:
-    """Start processes that compile what is left, and wait for them at the end."""
-    helpers = [_worker() for _ in range(min(len(left), _cores()) - 1)]
-    listeners = [Thread(target=_distribute, args=[helper, left, task]) for helper in helpers]
-    for listener in listeners:
-        listener.start()
-    try:
-        yield
-        for helper in helpers:
-            helper.wait()
-    finally:
-        for helper in helpers:
-            helper.kill()
-            helper.wait()
-        for listener in listeners:
-            listener.join()
 
 
 def _worker() -> subprocess.Popen[str]:
@@ -239,16 +188,19 @@ def _distribute(helper: subprocess.Popen[str], left: deque[Compilable], task: st
         for n, _ in enumerate(answers):
             if n:
                 FIRST_USE.ended()
-            one = _next(left)
-            if one is None:
+            try:
+                one = left.popleft()
+            except IndexError:
                 break
             orders.write(f"{task} {_all(task).index(one)}\n")
 
 
 def work() -> None:
     """Compile what is asked for on standard input, and print a line when it is in the cache."""
-    # Garbage takes a tenth of a compiler's time, and this process, of its own, ends soon.
-    gc.disable()
+    # A compiler's objects mostly stay: to look for garbage as often as Python does takes a tenth of
+    # its time, and never would take 100 MB more.
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     _report_done()
     for line in sys.stdin:
         task, place = line.split()
