@@ -36,8 +36,8 @@ from benchmarks.common import Part, cell, mean
 from benchmarks.data import QUICK, VARIABLE, Dataset, Directory, load
 from streamk.adapters.sklearn import BlockSVC
 from streamk.backends import LANES, filled
+from streamk.backends.jit.compiling import compiling
 from streamk.backends.numba_backend import local_kernels
-from streamk.backends.numba_backend.compiling import compiling
 from streamk.prediction import dc_pred, importance_of
 from streamk.prediction.compiled import linear_cost
 from streamk.prediction.tree import EXPONENTIAL

@@ -35,7 +35,7 @@ def test_a_change_of_another_file_is_not_missed(tmp_path):
     shutil.copytree(ROOT / "streamk", tmp_path / "streamk", ignore=lambda *_: ["__pycache__"])
     before = features(tmp_path, tmp_path / "cache")
     assert features(tmp_path, tmp_path / "cache") == before
-    vectors = tmp_path / "streamk" / "backends" / "numba_backend" / "simd.py"
+    vectors = tmp_path / "streamk" / "backends" / "jit" / "vectors.py"
     text = vectors.read_text(encoding="utf-8")
     assert text.count("0.999999225") == 1
     vectors.write_text(text.replace("0.999999225", "0.5"), encoding="utf-8")
@@ -60,14 +60,16 @@ def test_another_process_finds_what_was_compiled(tmp_path):
 
 
 def test_files_in_folders_and_beside_count_too():
-    from streamk.backends.numba_backend.compiling import _STAMP
+    from streamk.backends.jit.cache import _STAMP
 
-    assert {"simd.py", "banks.py", "pool_arrays.py"} <= {name for name, _ in _STAMP}
+    assert {"vectors.py", "exponential.py", "banks.py", "pool_arrays.py"} <= {
+        name for name, _ in _STAMP
+    }
 
 
 def test_no_function_takes_over_its_callers_arithmetic():
     # Its results would depend on whether Python or another function had it compiled first.
-    from streamk.backends.numba_backend.compiling import compiled, exact
+    from streamk.backends.jit.compiling import compiled, exact
 
     assert exact(lambda x: x).targetoptions["fastmath"] is False
     assert compiled(lambda x: x).targetoptions["fastmath"] == {"contract"}
@@ -79,13 +81,13 @@ def test_numba_has_what_is_changed_in_it():
     from numba.core.codegen import JITCodeLibrary, JitEngine
     from numba.core.runtime.nrt import rtsys
 
-    from streamk.backends.numba_backend import compiling
+    from streamk.backends.jit import cache, parts
 
     for kind in (
-        compiling.Loaded,
-        compiling.CompiledPart,
-        compiling._PartLibrary,
-        compiling.PartCompiler,
+        cache.Loaded,
+        parts.CompiledPart,
+        parts._PartLibrary,
+        parts.PartCompiler,
     ):
         hooks = {name for name in vars(kind) if name == "__call__" or not name.startswith("__")}
         assert hooks - {"load"} <= set(dir(kind.__base__)), kind

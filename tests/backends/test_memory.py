@@ -32,8 +32,8 @@ assert not any(name.startswith("scipy.linalg.") for name in sys.modules)
 
 _LINKED = """
 import numpy as np
-from streamk.backends.numba_backend.compiling import compiling
-from streamk.backends.numba_backend.compiling import Loaded
+from streamk.backends.jit.compiling import compiling
+from streamk.backends.jit.cache import Loaded
 
 @compiling()
 def inner(x):

@@ -12,7 +12,7 @@ from reference import naive
 
 from streamk import kernels
 from streamk.backends import KernelCode, select
-from streamk.backends.numba_backend.simd import decayed
+from streamk.backends.numba_backend.exponential import decayed
 from streamk.errors import InvalidInput
 
 CASES = {

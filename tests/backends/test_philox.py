@@ -14,8 +14,8 @@ from reference import naive
 
 from streamk import backends
 from streamk.backends import CHUNK, ROUNDS, Law, philox, select
+from streamk.backends.jit.vectors import emitted
 from streamk.backends.numba_backend.generator import BoxMuller, chunk_words
-from streamk.backends.numba_backend.simd import emitted
 from streamk.errors import InvalidInput
 from streamk.features.columns import column_key
 

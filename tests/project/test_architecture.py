@@ -58,7 +58,7 @@ FRONT_DOOR = (("streamk", "streamk.learners.warming"), ("streamk", "streamk.trai
 
 COMPILED = "streamk.backends.numba_backend"
 
-# Where a library may be imported at all, as prefixes of module names.
+# Where a library, or a part of one, may be imported at all, as prefixes of module names.
 HOMES = {
     "confluent_kafka": ("connectors.kafka",),
     "cupy": ("streamk.backends",),
@@ -69,6 +69,8 @@ HOMES = {
     "kafka": ("connectors.kafka",),
     "mlflow": ("streamk.mlflow",),
     "numba": ("streamk.backends",),
+    "numba.core": ("streamk.backends.jit",),  # its private parts
+    "numba.np": ("streamk.backends.jit",),
     "onnx": ("streamk.export.onnx",),
     "pickle": (),
     "pyarrow": ("connectors",),
@@ -122,6 +124,7 @@ MAY_LOAD = {
     "streamk.conformal.river": "river",
     "streamk.drift.river": "river",
     "streamk.adapters.sklearn": "sklearn",
+    "streamk.backends.jit": "numba",
     "streamk.backends.numba_backend": "numba",
 }
 
@@ -210,9 +213,14 @@ def arrow_fault(importer: str, imported: str) -> str | None:
                 return f"{target} is beside {source}, not below it"
     if below(imported, COMPILED) and not below(importer, "streamk.backends"):
         return "compiled loops are reached through streamk.backends"
-    top = imported.partition(".")[0]
-    if top in HOMES and not any(below(importer, home) for home in HOMES[top]):
-        return f"{top} may be imported in {' and '.join(HOMES[top]) or 'no module'} only"
+    return library_fault(importer, imported)
+
+
+def library_fault(importer: str, imported: str) -> str | None:
+    """Say where the library that a module imports is at home, or None when it may be there."""
+    for library, homes in HOMES.items():
+        if below(imported, library) and not any(below(importer, home) for home in homes):
+            return f"{library} may be imported in {' and '.join(homes) or 'no module'} only"
     return None
 
 

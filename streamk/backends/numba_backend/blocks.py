@@ -24,8 +24,8 @@ import numpy as np
 from llvmlite import ir
 
 from streamk.backends import LANES
-from streamk.backends.numba_backend.compiling import compiled, compiling, copy
-from streamk.backends.numba_backend.simd import Emitter, emitted
+from streamk.backends.jit.compiling import compiled, compiling, copy
+from streamk.backends.jit.vectors import Emitter, emitted
 
 _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})
 _STREAMS = 4

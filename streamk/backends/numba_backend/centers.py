@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import GROUP, LANES, Functions, KernelNumbers, sum_factor
-from streamk.backends.numba_backend.compiling import compiled, copy, exact, exact_part, short
+from streamk.backends.jit.compiling import compiled, copy, exact, exact_part, short
+from streamk.backends.jit.vectors import Emitter, emitted
 from streamk.backends.numba_backend.learning import _missed_by
 from streamk.backends.numba_backend.pairwise import _pairwise, multiply, of_sums, sums, with_columns
-from streamk.backends.numba_backend.simd import Emitter, emitted
 
 __all__ = [
     "add",

@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import GROUP, LANES
-from streamk.backends.numba_backend.compiling import compiled, copy, part
+from streamk.backends.jit.compiling import compiled, copy, part
+from streamk.backends.jit.vectors import Emitter, emitted
 from streamk.backends.numba_backend.pairwise import multiply
-from streamk.backends.numba_backend.simd import Emitter, emitted
 
 ROWS = 8
 """Unknowns of a group's systems whose sums over all earlier ones are made together."""

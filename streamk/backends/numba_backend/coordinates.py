@@ -12,13 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.numba_backend.compiling import (
-    compiled,
-    compiling,
-    exact,
-    exact_part,
-    part,
-)
+from streamk.backends.jit.compiling import compiled, compiling, exact, exact_part, part
 from streamk.backends.numba_backend.learning import loss_gradient
 from streamk.losses import LossCode
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba import types
 
 from streamk.backends import (
     CHUNK,
@@ -36,8 +36,9 @@ from streamk.backends import (
     TAG_SIGN,
     Law,
 )
-from streamk.backends.numba_backend.compiling import compiled, overload, part
-from streamk.backends.numba_backend.simd import emitted
+from streamk.backends.jit.compiling import compiled, part
+from streamk.backends.jit.parts import overload
+from streamk.backends.jit.vectors import emitted
 
 _CALLS = CHUNK // 4
 _HALF = _CALLS // 2

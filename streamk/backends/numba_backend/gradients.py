@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.numba_backend.compiling import compiled
+from streamk.backends.jit.compiling import compiled
 
 SIGNS, ROOTS, FRACTIONS = range(3)
 """Slopes of a column's difference t: its sign, ``t (t^2 + h^2)^(-3/4)`` and ``t / (t^2 + h^2)``."""

@@ -21,12 +21,14 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES, ROUNDS, WIDEST
-from streamk.backends.numba_backend.compiling import compiled, data, overload, part
-from streamk.backends.numba_backend.simd import Bend, Emitter, stack
+from streamk.backends.jit.compiling import compiled, part
+from streamk.backends.jit.parts import overload
+from streamk.backends.jit.vectors import Emitter, data, stack
+from streamk.backends.numba_backend.phases import Bend
 
 _intrinsic: Callable[[Any], Any] = intrinsic
 SIDE = 4

@@ -30,15 +30,15 @@ import numpy as np
 from llvmlite import ir
 
 from streamk.backends import ADMIT, GROUP, KEEP, LINE, sum_factor
+from streamk.backends.jit.compiling import compiled, copy, exact, exact_part, part
+from streamk.backends.jit.vectors import Emitter, emitted
 from streamk.backends.numba_backend.cholesky import (
     ROWS,
     solve_lanes,
     solve_one,
     solve_one_back,
 )
-from streamk.backends.numba_backend.compiling import compiled, copy, exact, exact_part, part
 from streamk.backends.numba_backend.pairwise import lay, of_sums, sums, with_columns
-from streamk.backends.numba_backend.simd import Emitter, emitted
 
 _TOGETHER = 4
 """Landmarks whose sums stay in registers together; a power of two."""

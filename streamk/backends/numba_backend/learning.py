@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import CHUNK, LANES
-from streamk.backends.numba_backend.compiling import exact, exact_part, short
+from streamk.backends.jit.compiling import exact, exact_part, short
 from streamk.backends.threads import pieces
 from streamk.losses import LossCode
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streamk.backends import GROUP, NOWHERE
-from streamk.backends.numba_backend.compiling import compiled, fast, part
+from streamk.backends.jit.compiling import compiled, fast, part
+from streamk.backends.numba_backend.exponential import exponential
 from streamk.backends.numba_backend.pairwise import SINGLES, lay, multiply
-from streamk.backends.numba_backend.simd import exponential
 
 KEPT = 10
 """Pairs of steps and slopes that L-BFGS keeps."""

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba import types
 
 from streamk.backends import FARTHEST_LOCAL, LANES, Array, LocalKernels, filled
-from streamk.backends.numba_backend.compiling import compiling, parts
-from streamk.backends.numba_backend.simd import SINGLE, Emitter, emitted
+from streamk.backends.jit.compiling import compiling, parts
+from streamk.backends.jit.vectors import Emitter, emitted
+from streamk.backends.numba_backend.exponential import SINGLE
 
 _LEAST = -(2.0**127)
 _FLOAT = ir.FloatType()

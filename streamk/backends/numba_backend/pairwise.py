@@ -25,8 +25,9 @@ import numpy as np
 from llvmlite import ir
 
 from streamk.backends import GROUP, LANES, KernelCode, sum_factor
-from streamk.backends.numba_backend.compiling import compiled, part
-from streamk.backends.numba_backend.simd import Emitter, decayed, emitted, registers
+from streamk.backends.jit.compiling import compiled, part
+from streamk.backends.jit.vectors import Emitter, emitted, registers
+from streamk.backends.numba_backend.exponential import decayed
 from streamk.backends.numba_backend.tangent import neural_tangent
 
 CENTERS = 64

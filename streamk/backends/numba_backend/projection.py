@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import numpy as np
-from numba.core import types
+from numba import types
 
 from streamk.backends import (
     CHUNK,
@@ -17,7 +17,8 @@ from streamk.backends import (
     Sketch,
     ZonalDirections,
 )
-from streamk.backends.numba_backend.compiling import compiled, exact, overload, part
+from streamk.backends.jit.compiling import compiled, exact, part
+from streamk.backends.jit.parts import overload
 from streamk.backends.numba_backend.hadamard import (
     STRIDES,
     evaluate_groups,
@@ -37,7 +38,7 @@ def evaluate(
     """Evaluate the features of the chunks from `first` to `stop` of a basis.
 
     They are added up into `acc` with the coefficients A, unless these are None, and kept in `phi`
-    (stop - first, n, CHUNK), unless that is None. `curve`: see `simd`.
+    (stop - first, n, CHUNK), unless that is None. `curve`: see `phases`.
     """
     raise NotImplementedError
 
@@ -188,7 +189,7 @@ _POWERS = {Curve.STEP: np.int64(0), Curve.RAMP: np.int64(1), Curve.SQUARED_RAMP:
 
 
 def _curve(basis: Basis, curve: int, wide: bool) -> Any:
-    """Return the curve as the compiled functions take it, see `simd`."""
+    """Return the curve as the compiled functions take it, see `phases`."""
     if isinstance(basis, Sketch):
         return None
     if isinstance(basis, ZonalDirections):

@@ -14,17 +14,16 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
-from numba.np.numpy_support import carray
 
 from streamk import backends
 from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Curve, Dense, Hadamard, Sizes, Steps
+from streamk.backends.jit.compiling import compiling, exact, parts
+from streamk.backends.jit.vectors import Emitter, carray, emitted
 from streamk.backends.numba_backend import projection
-from streamk.backends.numba_backend.compiling import compiling, exact, parts
 from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
 from streamk.backends.numba_backend.learning import finish, loss_gradient, score
-from streamk.backends.numba_backend.simd import Emitter, emitted
 from streamk.backends.numba_backend.tiles import evaluate_dense, evaluate_pair
 from streamk.backends.single import BatchOfOne
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import DEEPEST
-from streamk.backends.numba_backend.compiling import compiled, exact, exact_part
+from streamk.backends.jit.compiling import compiled, exact, exact_part
 
 __all__ = ["neural_tangent", "to_sphere"]
 

@@ -24,12 +24,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES
-from streamk.backends.numba_backend.compiling import data, part
-from streamk.backends.numba_backend.simd import Bend, Emitter, FeatureSink, registers, stack
+from streamk.backends.jit.compiling import part
+from streamk.backends.jit.vectors import Emitter, data, registers, stack
+from streamk.backends.numba_backend.phases import Bend, FeatureSink
 
 ROWS = 6
 """Rows of a tile: with a whole chunk beside them, 24 of AVX-512's 32 registers hold sums."""
@@ -95,7 +96,7 @@ def _tile(rows: int) -> Any:
 
     Its arguments are X, W, b; A and acc, and phi, where features are kept, each None where it is
     not wanted; how many columns and outputs there are; the first row and the chunk; where to begin
-    in phi, and how far on its next row is; and the curve, see `simd`. b are the phases at
+    in phi, and how far on its next row is; and the curve, see `phases`. b are the phases at
     x = 0, or the coefficients of polynomials.
     """
 

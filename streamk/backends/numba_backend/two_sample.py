@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import CHUNK
-from streamk.backends.numba_backend.compiling import copy, exact, parts
+from streamk.backends.jit.compiling import copy, exact, parts
 from streamk.backends.two_sample import (
     BANDS,
     BETS,

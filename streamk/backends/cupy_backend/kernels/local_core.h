@@ -12,7 +12,7 @@
 #endif
 
 /* exp(x) of x <= 0, within 2 units in the last place; 0 where it is below normal. It is arithmetic
-   only, see numba_backend/simd/exponential.py: a call would keep its loop from being a vector. */
+   only, see numba_backend/exponential.py: a call would keep its loop from being a vector. */
 INLINE float local_exponential(float x)
 {
     const float big = 12582912.0f; /* 1.5 * 2^23: what is added to it becomes an integer */

@@ -18,9 +18,10 @@ from threading import Thread
 from typing import Any
 
 import numba
-from numba.core import types
+from numba import types
 
 from streamk.backends.first_use import FIRST_USE
+from streamk.backends.jit.compiling import Compilable, Loop
 from streamk.backends.numba_backend.centers import (
     _add,
     _expand,
@@ -38,7 +39,6 @@ from streamk.backends.numba_backend.cholesky import (
     _forward,
     _forward_narrow,
 )
-from streamk.backends.numba_backend.compiling import Compilable, Loop
 from streamk.backends.numba_backend.experts.event import LOOPS, STAGES
 from streamk.backends.numba_backend.gradients import _sum_slopes
 from streamk.backends.numba_backend.learning import _add_slopes, _missed_by, _probabilities_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamk.backends.banks import BANKS
-from streamk.backends.numba_backend.compiling import fast
+from streamk.backends.jit.compiling import fast
 from streamk.backends.numba_backend.experts import (
     binning,
     columns,

@@ -19,10 +19,10 @@ import numpy as np
 
 from streamk.backends import LANES
 from streamk.backends.banks import RULES
-from streamk.backends.numba_backend.compiling import called, fast
+from streamk.backends.jit.compiling import called, fast
 from streamk.backends.numba_backend.experts import cell_vectors, slot
 from streamk.backends.numba_backend.experts.view import array_of
-from streamk.backends.numba_backend.simd import exponential
+from streamk.backends.numba_backend.exponential import exponential
 
 _r, _cells, _a, _factors, _spread = map(array_of, ("r", "cells", "cells_a", "factors", "spread"))
 _starts, _group, _of_all, _members = map(array_of, ("starts", "group", "of_all", "members_of"))

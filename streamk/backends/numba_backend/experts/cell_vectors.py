@@ -19,7 +19,7 @@ from llvmlite import ir
 
 from streamk.backends import LANES
 from streamk.backends.banks import RULES
-from streamk.backends.numba_backend.simd import Emitter, emitted
+from streamk.backends.jit.vectors import Emitter, emitted
 
 _FLOAT, _INT32 = ir.FloatType(), ir.IntType(32)
 _NUMBERS = ir.VectorType(_INT32, LANES)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from streamk.backends import HIGHEST_RANK, OUTERMOST, SAMPLED
-from streamk.backends.numba_backend.compiling import fast, part
+from streamk.backends.jit.compiling import fast, part
 from streamk.backends.numba_backend.experts import slot
 from streamk.backends.numba_backend.experts.view import array_of
 

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from streamk.backends.banks import LEVEL_RATES
-from streamk.backends.numba_backend.compiling import fast
+from streamk.backends.jit.compiling import fast
 from streamk.backends.numba_backend.experts.view import array_of
 
 _level = array_of("level")

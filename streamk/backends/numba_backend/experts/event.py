@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.np.numpy_support import carray
+from numba import types
 
-from streamk.backends.numba_backend.compiling import (
+from streamk.backends.jit.compiling import (
     SUMS,
     Compilable,
     Loop,
@@ -17,6 +16,7 @@ from streamk.backends.numba_backend.compiling import (
     called_briefly,
     stage,
 )
+from streamk.backends.jit.vectors import carray
 from streamk.backends.numba_backend.experts import (
     banks,
     binning,

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import BINARY, NUMBERS
-from streamk.backends.numba_backend.compiling import fast, ordered
+from streamk.backends.jit.compiling import fast, ordered
 from streamk.backends.numba_backend.experts import two_stage
 from streamk.backends.numba_backend.experts.two_stage import LEAST
-from streamk.backends.numba_backend.simd import exponential
+from streamk.backends.numba_backend.exponential import exponential
 from streamk.backends.pool_arrays import DEFAULT
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.numba_backend.compiling import fast
+from streamk.backends.jit.compiling import fast
+from streamk.backends.jit.vectors import COSINE
 from streamk.backends.numba_backend.experts.linear import forecast_linear, update_linear
 from streamk.backends.numba_backend.experts.view import array_of
-from streamk.backends.numba_backend.simd import COSINE
 
 _z, _projection, _u, _phases, _scales, _phi = map(
     array_of, ("z", "projection", "u", "phases", "scales", "phi")

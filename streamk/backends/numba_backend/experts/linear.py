@@ -19,7 +19,7 @@ import math
 from typing import Any
 
 from streamk.backends.banks import NORMALIZED
-from streamk.backends.numba_backend.compiling import fast
+from streamk.backends.jit.compiling import fast
 from streamk.backends.numba_backend.experts.view import array_of
 
 _z, _a, _squares, _rates, _kinds = map(

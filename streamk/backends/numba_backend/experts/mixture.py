@@ -16,7 +16,7 @@ import math
 from typing import Any, NamedTuple
 
 from streamk.backends import BINARY, NUMBERS
-from streamk.backends.numba_backend.compiling import call, fast
+from streamk.backends.jit.compiling import call, fast
 from streamk.backends.numba_backend.experts import expert_predictions, slot, two_stage, view
 from streamk.backends.pool_arrays import OPTIONAL_BANKS
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import BINARY, NUMBERS
-from streamk.backends.numba_backend.compiling import fast
+from streamk.backends.jit.compiling import fast
 from streamk.backends.numba_backend.experts import slot, two_stage
 from streamk.backends.numba_backend.experts.linear import dot, forecast_linear
 from streamk.backends.numba_backend.experts.view import array_of, loss

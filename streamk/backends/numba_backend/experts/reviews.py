@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends.numba_backend.compiling import exact
+from streamk.backends.jit.compiling import exact
 from streamk.backends.numba_backend.experts import view
 from streamk.backends.numba_backend.experts.banks import WINDOW
 from streamk.backends.numba_backend.experts.mixture import EVENTS, LOST, REVIEWED

@@ -12,13 +12,13 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.core import types
-from numba.np.numpy_support import carray
+from numba import types
 
-from streamk.backends.numba_backend.compiling import SUMS, call, called, fast, stage
+from streamk.backends.jit.compiling import SUMS, call, called, fast, stage
+from streamk.backends.jit.vectors import carray
 from streamk.backends.numba_backend.experts import two_stage
 from streamk.backends.numba_backend.experts.view import double, flags
-from streamk.backends.numba_backend.simd import exponential
+from streamk.backends.numba_backend.exponential import exponential
 
 RATES = (0.005, 0.02, 0.1)
 GUESSES = 3

@@ -25,8 +25,9 @@ from typing import Any
 from llvmlite import ir
 
 from streamk.backends import BINARY, CLASSES, NUMBERS
-from streamk.backends.numba_backend.compiling import fast
-from streamk.backends.numba_backend.simd import Emitter, emitted, exponential
+from streamk.backends.jit.compiling import fast
+from streamk.backends.jit.vectors import Emitter, emitted
+from streamk.backends.numba_backend.exponential import exponential
 from streamk.backends.pool_arrays import HUBER, QUANTILE, SQUARED
 
 _LANES = 8

@@ -6,41 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import from_dtype
-from numba.core import cgutils, types
+from numba import from_dtype, types
 from numba.extending import intrinsic
-from numba.np import arrayobj
 
-from streamk.backends.numba_backend.compiling import data, fast
+from streamk.backends.jit.compiling import fast
+from streamk.backends.jit.vectors import array_at, data, unpacked
 from streamk.backends.numba_backend.experts import slot
 from streamk.backends.pool_arrays import ARRAYS, QUANTILE
 
 _dtype: Any = from_dtype
 _WORD = ir.IntType(64)
 _DECLARED = {each.name: each for each in ARRAYS}
-
-
-_unpacked: Any = cgutils.unpack_tuple
-_populate: Any = arrayobj.populate_array
-
-
-def array_at(context: Any, builder: Any, kind: Any, address: Any, lengths: Sequence[Any]) -> Any:
-    """Return the array of a type at an address, a number, with such lengths of its axes."""
-    word = context.get_value_type(types.intp)
-    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-    strides = [word(size)]
-    for length in lengths[:0:-1]:
-        strides.insert(0, builder.mul(strides[0], length, flags=["nsw"]))
-    found = context.make_array(kind)(context, builder)
-    pointer = builder.inttoptr(address, found.data.type)
-    _populate(found, pointer, lengths, strides, size, meminfo=None)
-    return found._getvalue()
 
 
 def _reaching(kind: Any) -> Any:
@@ -55,7 +36,7 @@ def _reaching(kind: Any) -> Any:
             table, place, extents = values
             lengths = [
                 context.cast(builder, length, is_, types.intp)
-                for length, is_ in zip(_unpacked(builder, extents), shape, strict=True)
+                for length, is_ in zip(unpacked(builder, extents), shape, strict=True)
             ]
             addresses = data(context, builder, signature.args[0], table)
             address = builder.load(builder.gep(addresses, [place], inbounds=True))

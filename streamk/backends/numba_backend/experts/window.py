@@ -22,10 +22,11 @@ from llvmlite import ir
 
 from streamk.backends import CLASSES, NUMBERS
 from streamk.backends.banks import APART, SMOOTHERS, WIDTH
-from streamk.backends.numba_backend.compiling import fast
+from streamk.backends.jit.compiling import fast
+from streamk.backends.jit.vectors import Emitter, emitted
 from streamk.backends.numba_backend.experts import slot
 from streamk.backends.numba_backend.experts.view import array_of
-from streamk.backends.numba_backend.simd import Emitter, emitted, exponential
+from streamk.backends.numba_backend.exponential import exponential
 
 _z, _window_z, _window_y, _distance = map(array_of, ("z", "window_z", "window_y", "distance"))
 _distances, _weights, _sums = map(array_of, ("distances", "weights", "sums"))

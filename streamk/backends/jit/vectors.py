@@ -5,16 +5,6 @@ loaded once, transformed, taken the cosine of, summed up. Plain loops over array
 through memory and stall on it, so those tiles are written here as LLVM's own vector instructions,
 16 lanes wide whatever the machine has: LLVM splits them for narrower registers, with the same
 results. An `Emitter` writes them into an intrinsic of numba's; nothing here runs at run time.
-
-A `Bend` turns phases into features in registers, and a `FeatureSink` takes these. Which curve an
-intrinsic emits follows from the type of its argument `curve`:
-
-=================  ==========================================================================
-a float            the cosine of turns, the phases being of that type; -1
-None               the phase itself
-a signed integer   the half-line power ``max(u, 0)^n`` (0 or 1 for n = 0); its value is n
-an unsigned one    a polynomial of each feature's own coefficients; its value is their number
-=================  ==========================================================================
 """
 
 from __future__ import annotations
@@ -22,16 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
-import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numba.np import arrayobj, numpy_support
 
-from streamk.backends import CHUNK, LANES
-from streamk.backends.numba_backend.compiling import data, overload, part
+from streamk.backends import LANES
 
 _INT = ir.IntType(64)
 COSINE = {
@@ -377,214 +366,26 @@ def stack(builder: Any, element: Any, count: int) -> Any:
     return room
 
 
-class Bend:
-    """Writes the curve of phases into an intrinsic.
-
-    Parameters
-    ----------
-    context, builder
-        Of the intrinsic.
-    kind, value
-        Type and value of its argument `curve`.
-    e : Emitter
-        Of the type of features.
-    """
-
-    def __init__(self, context: Any, builder: Any, kind: Any, value: Any, e: Emitter) -> None:
-        self.wave = isinstance(kind, types.Float)
-        """True if features are cosines, so that phases begin with a random one."""
-        whole = isinstance(kind, types.Integer)
-        self.power, self.polynomial = whole and kind.signed, whole and not kind.signed
-        self.value, self._builder, self._e = value, builder, e
-        self.u = Emitter(builder, context.get_data_type(kind), value) if self.wave else e
-        """The emitter of the type of phases."""
-
-    def features(self, phases: list[Any]) -> list[Any]:
-        """Return the features of vectors of phases, unless they are polynomials."""
-        if self.wave:
-            return [self._e.narrowed(self.u.cosine(u)) for u in phases]
-        return [self._half_line_power(u) for u in phases] if self.power else phases
-
-    def _half_line_power(self, u: Any) -> Any:
-        b, e = self._builder, self._e
-        zero, one = e.constant(0.0), e.constant(1.0)
-        above = b.fcmp_ordered(">", u, zero)
-        step, ramp = b.select(above, one, zero), b.select(above, u, zero)
-        order = self.value
-        bent = b.select(b.icmp_signed("==", order, order.type(1)), ramp, b.fmul(ramp, ramp))
-        return b.select(b.icmp_signed("==", order, order.type(0)), step, bent)
-
-    def polynomials(self, rows: list[list[Any]], table: Any, offsets: list[int]) -> list[list[Any]]:
-        """Return the polynomials of each row's phases, by Horner's rule.
-
-        `table` points to a chunk's coefficients (terms, CHUNK), `offsets` are those of the vectors
-        of each row into the chunk.
-        """
-        e, many = self._e, len(offsets)
-        last = self._builder.sub(self.value, e.size(1))
-
-        def coefficients(k: Any) -> list[Any]:
-            place = e.at(table, e.offset((k, e.size(CHUNK))))
-            return [e.load(place, offset) for offset in offsets]
-
-        def down(i: Any, sums: list[Any]) -> list[Any]:
-            c = coefficients(self._builder.sub(self._builder.sub(last, i), e.size(1)))
-            return [
-                e.fma(total, rows[n // many][n % many], c[n % many]) for n, total in enumerate(sums)
-            ]
-
-        sums = e.loop(last, coefficients(last) * len(rows), down)
-        return [sums[i * many : (i + 1) * many] for i in range(len(rows))]
+def data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Return the pointer to an array's first number."""
+    return context.make_array(kind)(context, builder, value).data
 
 
-class FeatureSink:
-    """Writes into an intrinsic what becomes of the features of some rows and one chunk.
-
-    Parameters
-    ----------
-    e : Emitter
-        Of the type of features.
-    A, acc, phi : pointers
-        Coefficients (chunks, outputs, CHUNK) and sums (n, outputs, LANES); features that are kept.
-        None where they are not wanted.
-    outputs, c : values
-        How many outputs there are, and the chunk.
-    rows : sequence of values
-        Numbers of the rows.
-    at, row : values
-        Where to begin in phi, and how far on its next row is.
-    """
-
-    def __init__(
-        self,
-        e: Emitter,
-        A: Any,
-        acc: Any,
-        phi: Any,
-        *,
-        outputs: Any,
-        c: Any,
-        rows: Sequence[Any],
-        at: Any,
-        row: Any,
-    ) -> None:
-        self._e, self._outputs, chunk = e, outputs, e.size(CHUNK)
-        self._A = self._acc = self._phi = None
-        if acc is not None:
-            self._A = e.at(A, e.offset((e.offset((c, outputs)), chunk)))
-            sums = [e.offset((e.offset((i, outputs)), e.size(LANES))) for i in rows]
-            self._acc = [e.at(acc, place) for place in sums]
-        if phi is not None:
-            places = range(len(rows))
-            self._phi = [e.at(phi, e.offset((at, e.size(1)), (e.size(i), row))) for i in places]
-
-    def take(self, features: list[list[Any]], offsets: list[int]) -> None:
-        """Take each row's vectors, those at the offsets into the chunk."""
-        e = self._e
-        if self._phi is not None:
-            for place, row in zip(self._phi, features, strict=True):
-                for x, offset in zip(row, offsets, strict=True):
-                    e.store(x, place, offset)
-        if self._acc is None:
-            return
-        sums = self._acc
-
-        def add(k: Any, _: list[Any]) -> list[Any]:
-            """Add an output's coefficients times features to the rows' sums."""
-            A = e.at(self._A, e.offset((k, e.size(CHUNK))))
-            a = [e.load(A, offset) for offset in offsets]
-            for acc, row in zip(sums, features, strict=True):
-                place = e.at(acc, e.offset((k, e.size(LANES))))
-                total = e.load(place)
-                for coefficient, x in zip(a, row, strict=True):
-                    total = e.fma(coefficient, x, total)
-                e.store(total, place)
-            return []
-
-        e.loop(self._outputs, [], add)
+_populate: Any = arrayobj.populate_array
+carray: Any = numpy_support.carray
+"""Returns the array of a pointer and a shape, in compiled functions."""
+unpacked: Any = cgutils.unpack_tuple
+"""Returns the values in a tuple of numba's, by a builder."""
 
 
-def decayed(x: Any) -> Any:
-    """Return exp(x) of x <= 0, within 2 units in the last place; 0 where it is below normal.
-
-    ``x = n log 2 + r`` with n the nearest whole number, which adding and subtracting 1.5 *
-    2^(mantissa bits) leaves; ``exp(r) = 1 + r + r^2 g(r)`` with g a minimax polynomial. The bits of
-    the sum, shifted to the place of the exponent, are 2^n. The two parts of log 2 keep r exact.
-    """
-    return np.exp(x)
-
-
-@overload(decayed)
-def _compiled_decayed(x: Any) -> Any:
-    return _single() if x == types.float32 else _double()
-
-
-class Constants(NamedTuple):
-    """The numbers of the method."""
-
-    polynomial: tuple[float, ...]
-    turns: float
-    high: float
-    low: float
-    big: float
-    least: float
-    shift: int
-    bias: int
-
-
-SINGLE = Constants(
-    (
-        *(0.5, 0.166665766661199283, 0.0416665542129841503),
-        *(0.0083632328836826182, 0.00139262508314976117),
-    ),
-    *(1.4426950408889634, 0.693359375, -0.000212194440055, 1.5 * 2.0**23, -87.33654),
-    *(23, 0x3F800000),
-)
-
-
-def _single() -> Any:
-    f32, i32, c = np.float32, np.int32, SINGLE
-    g0, g1, g2, g3, g4 = (f32(g) for g in c.polynomial)
-    turns, high, low = f32(c.turns), f32(c.high), f32(c.low)
-    big, one, zero, least = f32(c.big), f32(1.0), f32(0.0), f32(c.least)
-    shift, bias = i32(c.shift), i32(c.bias)
-
-    def single(x: Any) -> Any:
-        shifted = x * turns + big
-        n = shifted - big
-        r = (x - n * high) - n * low
-        g = (((g4 * r + g3) * r + g2) * r + g1) * r + g0
-        power = i32((f32(shifted).view(i32) << shift) + bias).view(f32)
-        return zero if x < least else ((g * r) * r + r + one) * power
-
-    return single
-
-
-def _double() -> Any:
-    g0, g1, g2, g3 = 0.5, 0.166666666666666675, 0.0416666666666238205, 0.0083333333333300382
-    g4, g5, g6 = 0.00138888889173670806, 0.00019841269863171556, 0.0000248015210578682052
-    g7, g8, g9 = 2.75572682769056962e-6, 2.76202015910315488e-7, 2.5100472505694996e-8
-    turns, high, low = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
-    i64, big, least = np.int64, 1.5 * 2.0**52, -708.3964185322641
-    shift, bias = i64(52), i64(0x3FF0000000000000)
-
-    def double(x: Any) -> Any:
-        shifted = x * turns + big
-        n = shifted - big
-        r = (x - n * high) - n * low
-        g = ((((g9 * r + g8) * r + g7) * r + g6) * r + g5) * r + g4
-        g = (((g * r + g3) * r + g2) * r + g1) * r + g0
-        power = i64((np.float64(shifted).view(i64) << shift) + bias).view(np.float64)
-        return 0.0 if x < least else ((g * r) * r + r + 1.0) * power
-
-    return double
-
-
-@part
-def exponential(x: Any) -> Any:
-    """Return exp(x) of x < 88, as `decayed` does.
-
-    It rounds by adding and subtracting, which sums in another order would undo, so it is compiled
-    by itself; callers take its instructions in as they are.
-    """
-    return decayed(x)
+def array_at(context: Any, builder: Any, kind: Any, address: Any, lengths: Sequence[Any]) -> Any:
+    """Return the array of a type at an address, a number, with such lengths of its axes."""
+    word = context.get_value_type(types.intp)
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    strides = [word(size)]
+    for length in lengths[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], length, flags=["nsw"]))
+    found = context.make_array(kind)(context, builder)
+    pointer = builder.inttoptr(address, found.data.type)
+    _populate(found, pointer, lengths, strides, size, meminfo=None)
+    return found._getvalue()
