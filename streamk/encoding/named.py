@@ -172,7 +172,7 @@ class NamedDecoder(Decoder):
         if self._nulls and len(self.table.kinds) > known:  # one of these may be a new one
             return True
         # Times have come to a field of numbers, see `_made_for`.
-        return fast is not None and any(name in times for name in fast.number_fields)
+        return fast is not None and not times.keys().isdisjoint(fast.number_fields)
 
     # The fast way.
 

@@ -201,7 +201,7 @@ class Trainer:
             If an event cannot be used and the policy is "raise", the model refuses some, or of the
             events emitted too many cannot be used.
         """
-        self._began, known = True, len(self._decoder.schema.columns)
+        self._began, known = True, len(self._decoder.table)
         decoded, tombstones = self._decode(batch)
         schema = self._decoder.schema
         surplus = self._surplus(decoded, schema.label)

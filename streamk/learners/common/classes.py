@@ -165,8 +165,9 @@ class Classes:
 
     def decode(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """Return the labels of the numbers, an object array of the same shape."""
-        table = np.empty(len(self), dtype=object)
-        table[:] = self.labels
+        labels = self.labels
+        table = np.empty(len(labels), dtype=object)
+        table[:] = labels
         return np.asarray(table[numbers])
 
 

@@ -259,35 +259,31 @@ class Decider(Predictor):
         """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
         if not self.is_classifier:
             return F[:, 0]
-        self._need_classes()
+        labels = self._known_classes()
         if self._weights is not None:
-            F = self._weights.scores(F, self.classes)
+            F = self._weights.scores(F, labels)
         if F.shape[1] > 1:
             best = F.argmax(axis=1)
         else:
-            best = ((F[:, 0] > self.THRESHOLD) & (len(self.classes) > 1)).astype(np.intp)
+            best = ((F[:, 0] > self.THRESHOLD) & (len(labels) > 1)).astype(np.intp)
         return self._classes.decode(best)
 
     def prediction(self, F: NDArray[np.float64]) -> Any:
         """Predicted label or number, where `decision_one` gave F."""
         if not self.is_classifier:
             return F[0]
-        labels = self._classes.labels
+        labels = self._known_classes()
         if self._weights is not None:
             F = self._weights.scores(F, labels)
         if len(F) > 1:
             return labels[F.argmax()]
-        if len(labels) > 1:
-            return labels[F.item() > self.THRESHOLD]
-        self._need_classes()
-        return labels[0]
+        return labels[len(labels) > 1 and F.item() > self.THRESHOLD]
 
     def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
         """Class probabilities, shape (n, classes), where `decision_many` gave F."""
         if not self.is_classifier:
             raise InvalidInput("a regression has no class probabilities; use predict_many")
-        if len(self._classes) < 2:
-            self._need_classes()
+        if len(self._known_classes()) < 2:
             return np.ones((len(F), 1))
         return self._probabilities(F)
 
@@ -295,9 +291,12 @@ class Decider(Predictor):
         """Return what outputs say of two or more classes."""
         raise NotImplementedError
 
-    def _need_classes(self) -> None:
-        if not self.classes:
+    def _known_classes(self) -> tuple[Label, ...]:
+        """Return the labels seen so far, at least one."""
+        labels = self._classes.labels
+        if not labels:
             raise NotLearned("no class is known yet; learn from an event first or pass classes=")
+        return labels
 
 
 class Wrapper(OneAtATime, Predictor):

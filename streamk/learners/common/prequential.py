@@ -169,23 +169,21 @@ def nothing(learner: WithClasses, n: int) -> Prequential:
 
 def joined(parts: Sequence[Prequential], learner: WithClasses) -> Prequential:
     """Return consecutive predictions of a learner as one, with all classes that it knows by now."""
-    if len(parts) == 1 and _covers_classes(parts[0], learner):
-        return parts[0]
+    classes = len(learner.classes)
+    if len(parts) == 1:
+        P = parts[0].probabilities
+        if P is None or P.shape[1] == classes:
+            return parts[0]
     predictions = np.concatenate([nothing(learner, 0).predictions, *(p for p, _ in parts)])
     if not learner.is_classifier:
         return Prequential(predictions, None)
-    P = np.full((len(predictions), len(learner.classes)), np.nan)
+    P = np.full((len(predictions), classes), np.nan)
     start = 0
     for _, part in parts:
         if part is not None:
             P[start : start + len(part), : part.shape[1]] = part
             start += len(part)
     return Prequential(predictions, P)
-
-
-def _covers_classes(one: Prequential, learner: WithClasses) -> bool:
-    """Return whether predictions have a column for each class that the learner knows by now."""
-    return one.probabilities is None or one.probabilities.shape[1] == len(learner.classes)
 
 
 class Followed(NamedTuple):

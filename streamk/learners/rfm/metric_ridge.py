@@ -266,16 +266,16 @@ class MetricRidge(OnlineKernelRidge):
 
     def decide_checked(self, events: Numbers) -> Numbers:
         """Outputs as of `decision_many`, of finite events of the dtype."""
-        if len(events) != 1 or not self._noted():
+        known = self._noted() if len(events) == 1 else ()
+        if not known:
             return super().decide_checked(events)
-        given, said = self._ask_one(events)
+        given, said = self._ask_one(events, known[0])
         if len(self._recent) < KEPT:
             self._recent[events.tobytes()] = given
         return said
 
-    def _ask_one(self, point: Numbers) -> tuple[Numbers, Numbers]:
+    def _ask_one(self, point: Numbers, known: tuple[Any, ...]) -> tuple[Numbers, Numbers]:
         """Return what the centers give for a point (1, d), of each function, and its outputs."""
-        known, _ = self._noted()
         given = np.empty((1, self._pending_coefficients.shape[1]))
         said = np.empty((1, len(self._constant)))
         loops.centers.ask_one(*known, self._n_pending, point, given, said)
@@ -313,14 +313,16 @@ class MetricRidge(OnlineKernelRidge):
         whose arguments after the labels are known.
         """
         self._settle_if_due()
-        if not self._noted():
+        noted = self._noted()
+        if not noted:
             return None
+        asked, learned = noted
         F = self._recent.pop(point.tobytes(), None)
         if F is None:
-            F, _ = self._ask_one(point)
+            F, _ = self._ask_one(point, asked)
         said = np.empty((1, len(self._constant)))
         one = self._n_pending, point, y, F, said
-        missed = loops.centers.learn_one(*self._noted()[1], *one, *known)
+        missed = loops.centers.learn_one(*learned, *one, *known)
         self._said.append(F)
         self._n_pending += 1
         self.n_events += 1
