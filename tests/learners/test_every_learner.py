@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from learners_kit import VARIANTS, Variant
 from numpy.typing import NDArray
-from state_kit import assert_same, reopened
+from state_kit import assert_same, reopened, through_json
 
 PARTS = ((0, 60), (60, 120), (120, 180), (180, 240))
 """Events between the moments at which labels come late, or a column comes."""
@@ -125,8 +125,9 @@ def test_it_goes_on_from_its_state_and_as_a_copy(variant: Variant) -> None:
         *(reopened, reopened, copy.copy, copy.deepcopy),
         lambda model: pickle.loads(pickle.dumps(model)),
         lambda model: type(model).from_state(model.state()),
+        lambda model: type(model).from_state(through_json(model.lent_state())),
     ]
-    for some in pieces_of(rng, len(X), 6):
+    for some in pieces_of(rng, len(X), 7):
         told.learn_many(X[some], y[some])
         before, told = told, copies[rng.integers(len(copies))](told)
         assert type(told) is type(before)

@@ -428,7 +428,7 @@ class CheckpointCoordinator:
             self._resumed = None
         body = self._body() | {"marks": marks}
         give_back()  # before the state takes as much as the model
-        self._at = self._store.save(body, trainer.model.state(), trainer.held_state())
+        self._at = self._store.save(body, trainer.model.lent_state(), trainer.held_state())
         self.saved_events, self._saved_at = sequencer.events, sequencer.offsets
         self._commit(released=released)
         self.commits += 1

@@ -126,6 +126,13 @@ class Methods(Protocol):
 
     # What not all learners can
 
+    def lent_state(self) -> State:
+        """Return `state()` for whoever writes it down before this learns again.
+
+        Large arrays may be the learner's own, in place of copies.
+        """
+        return self.state()
+
     @property
     def innermost(self) -> Any:
         """The learner that is inside of all others; by itself, this one."""

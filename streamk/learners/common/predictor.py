@@ -30,7 +30,7 @@ from streamk.options import Option
 
 _METHODS = (
     *("learn_many", "predict_then_learn_many", "learn_one", "finish", "merge", "merge_replica"),
-    *("add_columns", "add_classes", "add_centers", "state"),
+    *("add_columns", "add_classes", "add_centers", "state", "lent_state"),
     *("predict_many", "predict_proba_many", "decision_many"),
     *("predict_one", "predict_proba_one", "decision_one"),
     *("predict_held_many", "learn_held_many", "held_predictions", "restore_held_predictions"),

@@ -573,11 +573,12 @@ class ExpertPool(PoolTable):
 
     # State
 
-    def learned(self) -> dict[str, NDArray[Any]]:
-        """Return copies of what was learned."""
+    def learned(self, *, lent: bool = False) -> dict[str, NDArray[Any]]:
+        """Return copies of what was learned; if `lent`, the cells are the pool's own."""
         found = {name.lower(): self.used(name) for name in self.learned_names}
         for name, array in found.items():
-            if array.base is not None or array is self.arrays[name.upper()]:
+            own = array.base is not None or array is self.arrays[name.upper()]
+            if own and not (lent and name == "cells_a"):
                 found[name] = array.copy()
         return found
 

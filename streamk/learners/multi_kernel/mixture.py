@@ -312,15 +312,18 @@ class ExpertMixture:
 
     # State and merging
 
-    def parts(self) -> dict[str, State]:
-        """Return the states of the parts by name, but for predictions without a label yet."""
+    def parts(self, *, lent: bool = False) -> dict[str, State]:
+        """Return the states of the parts by name, but for predictions without a label yet.
+
+        If `lent`, the pool's cells are its own, and what follows changes them.
+        """
         parts = {}
         if self.errors is not None:
             parts["errors"] = self.errors.state()
         if self.external:
             parts["external_experts"] = self.external.state()
         if self.has_begun:
-            parts["pool"] = pool_growth.state_of(self.pool, self.upkeep.arrays())
+            parts["pool"] = pool_growth.state_of(self.pool, self.upkeep.arrays(), lent=lent)
         return parts
 
     def restore(

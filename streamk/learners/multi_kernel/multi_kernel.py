@@ -447,10 +447,17 @@ class MultiKernel(OneAtATime, Decider):
 
     def state(self) -> State:
         """Everything needed to go on exactly from here, but not what waits for its label."""
+        return self._state(lent=False)
+
+    def lent_state(self) -> State:
+        """Return `state()` for whoever writes it down before this learns again, without copies."""
+        return self._state(lent=True)
+
+    def _state(self, *, lent: bool) -> State:
         parts = {"scale": self._inputs.scale.state(), "labels": self._targets.labels.state()}
         if self._weights is not None:
             parts["weights"] = self._weights.state()
-        return State.nest(parts | self._mixture.parts(), self._header())
+        return State.nest(parts | self._mixture.parts(lent=lent), self._header())
 
     @classmethod
     def from_state(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import BINARY, CLASSES, NUMBERS, pool_arrays
 from streamk.backends.banks import BANKS, COEFFICIENT, RULES, UNSIGNED
+from streamk.backends.memory import give_back
 from streamk.declared import NON_NEGATIVE, Domain, count, taken, within
 from streamk.errors import StateError
 from streamk.learners.multi_kernel import tables
@@ -32,6 +33,8 @@ _LONGEST, _TINY = 1e25, 1e-25
 _ROUNDED = 0.01
 """Tolerance of symmetry relative to the largest entry of a matrix: forgetting lets what rounding
 has left grow."""
+_LARGE = 16 << 20
+"""Bytes of a pool before whose successor free memory is given back."""
 _FEW = 16
 """Classes up to which there is room for no more than there are: it would cost time."""
 
@@ -98,6 +101,8 @@ def successor(
     order : sequence of int, optional
         The new number of each class of `pool`, by default the old one.
     """
+    if pool.nbytes > _LARGE:  # which is there twice for a while
+        give_back()
     new = ExpertPool(
         keys,
         task=task,
@@ -348,8 +353,8 @@ def load(
     return pool
 
 
-def state_of(pool: ExpertPool, more: Mapping[str, NDArray[Any]]) -> State:
-    """Return a pool's state, with further arrays that belong to it."""
+def state_of(pool: ExpertPool, more: Mapping[str, NDArray[Any]], *, lent: bool) -> State:
+    """Return a pool's state, with further arrays that belong to it; see `ExpertPool.learned`."""
     return State(
         {
             "type": "expert-pool",
@@ -357,7 +362,7 @@ def state_of(pool: ExpertPool, more: Mapping[str, NDArray[Any]]) -> State:
             "classes": pool.classes,
             "window": [pool.count, pool.next],
         },
-        pool.learned() | dict(more),
+        pool.learned(lent=lent) | dict(more),
     )
 
 
