@@ -92,6 +92,8 @@ _OF_CLASSES: list[Compilable] = [
 ]
 """Those of classes, and of functions of five or more of them, which may come with any event."""
 
+_MOST = 4
+"""Processes at most, each of 300 MB: more cores may be there than a container has a share of."""
 _WORK = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
     " from streamk.backends.numba_backend.experts import ahead; ahead.work()"
@@ -113,13 +115,13 @@ def missing(task: str, *, of_machine: bool) -> list[Compilable]:
 
 @contextmanager
 def compiling(wanted: Iterable[Compilable], task: str) -> Iterator[None]:
-    """Compile loops of a task while the body runs, in a process a core; all are ready at the end.
+    """Compile loops of a task while the body runs, in processes; all are ready at the end.
 
     The 200 MB that a compiler takes are theirs, and go with them.
     """
     left = deque(wanted)
     # There is no interpreter to be begun in a program with Python inside.
-    helpers = [_worker() for _ in range(min(len(left), _cores()) if sys.executable else 0)]
+    helpers = [_worker() for _ in range(min(len(left), _MOST, _cores()) if sys.executable else 0)]
     listeners = [Thread(target=_distribute, args=[helper, left, task]) for helper in helpers]
     for listener in listeners:
         listener.start()
