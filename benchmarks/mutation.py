@@ -43,6 +43,7 @@ from benchmarks import common
 NAME = "mutation"
 ROOMS = ("learners", "engine", "backends")
 NUMBA, CUDA = "streamk/backends/numba_backend", "streamk/backends/cupy_backend"
+JIT = "streamk/backends/jit"
 LEFT_OUT = ("BitOr", "core/Variable")
 MIRROR = "tests/backends"
 FIRST, MOST = 10.0, 60.0
@@ -66,7 +67,7 @@ class Mutant:
     @property
     def compiled(self) -> bool:
         """Whether the function is one that numba compiles."""
-        return self.file.startswith(NUMBA)
+        return self.file.startswith((NUMBA, JIT))
 
 
 class Tests:
@@ -304,7 +305,7 @@ def _shares(results: Mapping[str, Any]) -> list[str]:
 
 
 def _room(file: str) -> str:
-    return "numba" if file.startswith(NUMBA) else file.split("/")[1]
+    return "numba" if file.startswith((NUMBA, JIT)) else file.split("/")[1]
 
 
 def _covered(coverage: Path) -> float:

@@ -226,7 +226,8 @@ def build(
     if experts is not None:
         if name != MultiKernel.TYPE:
             raise UsageError(f"--expert joins the experts of {MultiKernel.TYPE}, not {name}")
-        options["external_experts"] = _experts(experts, task, seed)
+        effort = options.get("effort", EFFORT)
+        options["external_experts"] = _experts(experts, task, seed, effort)
     try:
         _make_parts(name, options)
         return create(name, task=task, seed=seed, **options)
@@ -267,21 +268,22 @@ def _named_in(message: str, settings: Sequence[tuple[str, str]]) -> str:
     return f"{' '.join(named)}: " if named else ""
 
 
-def _experts(texts: Sequence[str], task: str, seed: int) -> list[Learner]:
-    """External experts, as they are named."""
+def _experts(texts: Sequence[str], task: str, seed: int, effort: float | None) -> list[Learner]:
+    """External experts, as they are named; `effort` is that of the model."""
     if NO_EXPERT not in texts:
-        return [_expert(text, task, seed) for text in texts]
+        return [_expert(text, task, seed, effort) for text in texts]
     if len(texts) > 1:
         raise UsageError(f"--expert {NO_EXPERT} and other experts exclude each other")
     return []
 
 
-def _expert(text: str, task: str, seed: int) -> Learner:
+def _expert(text: str, task: str, seed: int, effort: float | None) -> Learner:
     """A learner of one kernel for an external expert, which is given scaled columns."""
 
     def made(name: str, settings: Sequence[tuple[str, str]]) -> Learner:
         if name == "feature-machine":  # the one by default, but for what is chosen
-            settings = [("max_width", str(WIDEST)), ("effort", str(EFFORT)), *settings]
+            own = [("max_width", str(WIDEST)), ("effort", str(effort).lower())]
+            settings = [*own, *settings]
         return build(name, task=task, seed=seed, settings=settings)
 
     option, name = f"--expert {text}", text.partition(":")[0]

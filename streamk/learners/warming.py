@@ -34,7 +34,7 @@ _OTHERS = 1
 def preparing(model: Learner) -> Iterator[None]:
     """Compile what the first events of such a model need, in processes beside this one.
 
-    That takes some ten seconds the first time on a machine, and nothing once it is in numba's
+    That takes some twenty seconds the first time on a machine, and nothing once it is in numba's
     cache. What is done inside is done in the meantime; at the end all is ready.
     """
     models = [each.innermost for each in (model.models.values() or (model,))]

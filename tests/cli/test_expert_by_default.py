@@ -34,7 +34,8 @@ def experts(home: Path) -> list[str]:
 
 def made(*given: str, **options: Any) -> Any:
     chosen = {"experts": given} if given else {}
-    return build("multi-kernel", task="regression", seed=3, settings=[], **{**chosen, **options})
+    settings: Any = options.pop("settings", [])
+    return build("multi-kernel", task="regression", seed=3, settings=settings, **chosen, **options)
 
 
 def test_it_is_there_unless_others_are_named() -> None:
@@ -86,6 +87,26 @@ def test_a_job_has_it_and_goes_on_with_it(home: Path) -> None:
     _, err = streamk(*RUN, "--expert", "none", cwd=home, status=1)
     assert "--expert: " in err
     assert "external_experts='feature-machine', this run has None;" in err
+
+
+@pytest.mark.parametrize("effort", ["0", "0.5", "none"])
+def test_a_job_goes_on_with_its_effort(effort: str, home: Path) -> None:
+    chosen = ("--set", f"effort={effort}")
+    streamk(*RUN, *chosen, "--max-events", "100", cwd=home)
+    streamk(*RUN, *chosen, cwd=home)
+    streamk(*RUN[:-1], "other", *chosen, "--start-from", "state", cwd=home)
+
+
+def test_an_expert_that_is_named_has_the_effort_of_the_model() -> None:
+    for text, effort in (("0.5", 0.5), ("none", None)):
+        settings = [("effort", text)]
+        (one,) = made("feature-machine", settings=settings).external_experts
+        assert one["effort"] == effort
+        assert made("feature-machine", settings=settings).state().header == (
+            made(settings=settings).state().header
+        )
+    (one,) = made("feature-machine:effort=2", settings=[("effort", "0.5")]).external_experts
+    assert one["effort"] == 2.0
 
 
 def test_a_job_goes_on_with_those_that_were_named(home: Path) -> None:

@@ -155,3 +155,12 @@ def test_a_pool_is_aligned_as_a_copy(kind: str) -> None:
     for name, array in other._mixture.pool.learned().items():
         if not name.startswith("window"):  # whose rows begin anew
             np.testing.assert_allclose(new.learned()[name], array, rtol=1e-6, err_msg=name)
+
+
+def test_a_lent_state_shares_the_cells_and_a_state_does_not() -> None:
+    model = MultiKernel(task="classification", seed=1)
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    model.learn_many(X, [*"abcb" * 50])
+    cells = model._mixture.pool.arrays["CELLS_A"]
+    assert np.shares_memory(model.lent_state().arrays["pool.cells_a"], cells)
+    assert not np.shares_memory(model.state().arrays["pool.cells_a"], cells)

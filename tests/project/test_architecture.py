@@ -56,7 +56,7 @@ CONNECTORS_BELOW = {
 # What the package itself offers at its front door, imported when it is called.
 FRONT_DOOR = (("streamk", "streamk.learners.warming"), ("streamk", "streamk.trained"))
 
-COMPILED = "streamk.backends.numba_backend"
+COMPILED = ("streamk.backends.numba_backend", "streamk.backends.jit")
 
 # Where a library, or a part of one, may be imported at all, as prefixes of module names.
 HOMES = {
@@ -211,7 +211,7 @@ def arrow_fault(importer: str, imported: str) -> str | None:
                 return f"{target} is above {source}"
             if FLOOR[target] == FLOOR[source]:
                 return f"{target} is beside {source}, not below it"
-    if below(imported, COMPILED) and not below(importer, "streamk.backends"):
+    if any(below(imported, one) for one in COMPILED) and not below(importer, "streamk.backends"):
         return "compiled loops are reached through streamk.backends"
     return library_fault(importer, imported)
 

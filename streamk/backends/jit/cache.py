@@ -23,7 +23,7 @@ _STAMP = tuple((path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for pa
 
 
 def stamp(compiled: Any) -> None:
-    """Make the cache of a compiled function depend on all files of this backend."""
+    """Make the cache of a compiled function depend on all files of all backends."""
     _lighten(compiled._cache)
     compiled._cache._cache_file._source_stamp = _STAMP
 

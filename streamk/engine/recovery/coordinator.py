@@ -427,7 +427,7 @@ class CheckpointCoordinator:
             self._restarts.add([self._resumed])
             self._resumed = None
         body = self._body() | {"marks": marks}
-        give_back()  # before the state takes as much as the model
+        give_back()  # before the state takes what it does
         self._at = self._store.save(body, trainer.model.lent_state(), trainer.held_state())
         self.saved_events, self._saved_at = sequencer.events, sequencer.offsets
         self._commit(released=released)

@@ -129,7 +129,8 @@ class Methods(Protocol):
     def lent_state(self) -> State:
         """Return `state()` for whoever writes it down before this learns again.
 
-        Large arrays may be the learner's own, in place of copies.
+        Large arrays may be the learner's own, in place of copies. Who overrides `state` overrides
+        this one, too.
         """
         return self.state()
 

@@ -450,7 +450,7 @@ class MultiKernel(OneAtATime, Decider):
         return self._state(lent=False)
 
     def lent_state(self) -> State:
-        """Return `state()` for whoever writes it down before this learns again, without copies."""
+        """Return `state()` for whoever writes it down before this learns again: cells are lent."""
         return self._state(lent=True)
 
     def _state(self, *, lent: bool) -> State:

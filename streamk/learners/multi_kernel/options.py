@@ -62,6 +62,7 @@ OPTIONS: dict[str, Option] = {
         doc=_CLASS_WEIGHT,
     ),
     "effort": Real(
+        most=1e6,
         optional=True,
         about="for a learned metric, relative to the others; 0: without (1)",
         doc="Operations that the `FeatureMachine` by default may spend, relative to those of "

@@ -202,6 +202,7 @@ class FeatureMachine(Supervised):
             "with the stream. None, the default, is no bound.",
         ),
         "effort": Real(
+            most=1e6,
             optional=True,
             about="operations, relative to a pool of experts (no bound)",
             doc="Operations that it may spend for each event, relative to those of a pool of "

@@ -119,16 +119,25 @@ def compiling(wanted: Iterable[Compilable], task: str) -> Iterator[None]:
 
     The 200 MB that a compiler takes are theirs, and go with them.
     """
+    wanted = list(wanted)
     left = deque(wanted)
-    # There is no interpreter to be begun in a program with Python inside.
-    helpers = [_worker() for _ in range(min(len(left), _MOST, _cores()) if sys.executable else 0)]
-    listeners = [Thread(target=_distribute, args=[helper, left, task]) for helper in helpers]
-    for listener in listeners:
-        listener.start()
+    helpers: list[subprocess.Popen[str]] = []
+    listeners: list[Thread] = []
     try:
+        # In a program with Python inside there is no interpreter to be begun; elsewhere no process
+        # more may be allowed.
+        with suppress(OSError):
+            for _ in range(min(len(left), _MOST, _cores()) if sys.executable else 0):
+                helpers.append(_worker())
+                listeners.append(Thread(target=_distribute, args=[helpers[-1], left, task]))
+                listeners[-1].start()
         yield
         for helper in helpers:
             helper.wait()
+        for one in wanted:
+            if not one.is_cached:  # since helpers have failed
+                with FIRST_USE.loop(one.name):
+                    one.compile()
     finally:
         for helper in helpers:
             helper.kill()
