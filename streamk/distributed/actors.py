@@ -13,7 +13,7 @@ import numpy as np
 from streamk import backends
 from streamk.errors import BackendUnavailable, InvalidInput, StreamkError, WorkerLost
 from streamk.landmarks.selection import check_count
-from streamk.learners.eigenpro.shards import Call, Divided, Shard
+from streamk.learners.eigenpro.shards import Call, Shard, ShardedCenters
 
 _ALL = "OMP_NUM_THREADS"
 """The libraries of linear algebra, and streamk itself, go by it where nothing of their own is set;
@@ -263,12 +263,14 @@ class ActorShards(Actors):
         if backend not in backends.BACKENDS:
             raise InvalidInput(f"backend={backend!r} must be {' or '.join(backends.BACKENDS)}")
         self._numbers = itertools.count()
-        self._functions: weakref.WeakValueDictionary[int, Divided] = weakref.WeakValueDictionary()
+        self._functions: weakref.WeakValueDictionary[int, ShardedCenters] = (
+            weakref.WeakValueDictionary()
+        )
         super().__init__(
             CenterWorker, [(backend, threads)] * count, options=options, max_restarts=max_restarts
         )
 
-    def enter(self, function: Divided) -> int:
+    def enter(self, function: ShardedCenters) -> int:
         """Return a number for a function. Its parts are dropped when it is garbage."""
         number = next(self._numbers)
         self._functions[number] = function

@@ -12,16 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from streamk import options
 from streamk.backends import FEW, GROUP, Functions, KernelCode, KernelSum, loops, sum_factor
 from streamk.backends.threads import divide
-from streamk.declared import NON_NEGATIVE, Declared, Domain, count, reading, taken
+from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.clusters import nearest
-from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel
 from streamk.learners.common.calibration import Calibration
-from streamk.learners.common.classes import Classes, Label, bounded, classifies, widened
-from streamk.learners.common.options import check_classification
+from streamk.learners.common.classes import Label, bounded, widened
 from streamk.learners.common.supervised import Asked, Supervised
-from streamk.losses import loss as loss_by_name
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -63,7 +60,7 @@ class Centers:
     _TYPE: ClassVar[np.dtype[Any]] = np.dtype(np.float32)
 
     def __init__(self, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int) -> None:
-        self._mapped = kernel.mapped
+        self._of, self._mapped = kernel, kernel.mapped
         self._kernel = kernel.numbers
         self._factor = sum_factor(*self._kernel, self._TYPE)
         self.capacity, self.n_outputs = capacity, n_outputs
@@ -195,13 +192,7 @@ class Centers:
         }
 
     def load(self, state: State, n_seen: int, labels: Domain, owner: str) -> Self:
-        """Take what `arrays` gave, after so many centers.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Take what `arrays` gave, after so many centers; raise StateError if it does not fit."""
         declared = (
             Declared("points", "float32", ("centers", "columns")),
             Declared("labels", "float64", ("centers",), labels),
@@ -234,8 +225,8 @@ class OnCenters(Supervised):
     is a center with the coefficient ``(y - f(x)) / (1 + r)`` until its block is full. Then the
     subclass learns the block.
 
-    Subclasses have the centers: `_outputs_of`, `_take_block`, `_add_center_columns`,
-    `_fit_centers`, and their own part of the state.
+    Subclasses have the centers: `_outputs_of`, `_take_block`, `_add_columns`, `_fit_centers`, and
+    their own part of the state.
     """
 
     dtype: np.dtype[Any] = np.dtype(np.float32)
@@ -252,11 +243,7 @@ class OnCenters(Supervised):
         classes: Sequence[Label],
         max_classes: int,
     ) -> None:
-        self.loss = loss_by_name("squared")
-        self.is_classifier = classifies(self.loss, task)
-        if not self.is_classifier:
-            check_classification(classes=classes)
-        self._classes = Classes(classes, max_classes)
+        self._set_task("squared", task, classes, max_classes)
         self.kernel = kernel
         options.check(self.OPTIONS, self)
         if kernel.code == KernelCode.LINEAR:
@@ -267,7 +254,6 @@ class OnCenters(Supervised):
         self._kernel_numbers = kernel.numbers
         self._ridges = np.array(ridges)
         self._block = block
-        self.n_events = 0
         self._constant = self._fresh_constant()
         self._errors, self._errors_now = np.zeros(len(ridges)), np.zeros(len(ridges))
         self._calibration = Calibration()
@@ -368,13 +354,9 @@ class OnCenters(Supervised):
             self._calibration.add(self._decided(F), y)
 
     def _answers(self, X: Numbers, new: int) -> Numbers:
-        """Return the outputs of events as if each were asked before one of the newest is learned.
+        """Return the outputs of X (n, d) as if each were asked before one of the newest is learned.
 
-        Parameters
-        ----------
-        X : float32 array of shape (n, d)
-        new : int
-            The newest events that were learned, n; 0 if all of X is asked now.
+        These are `new`, n events; 0 if all of X is asked now.
         """
         F = self._outputs_of_centers(X)
         before, A = self._n_pending - new, self._pending_coefficients
@@ -423,10 +405,6 @@ class OnCenters(Supervised):
 
     def _take_block(self, X: Numbers, y: Numbers, A: Numbers) -> None:
         """Learn a block of events X (n, d), labels y (n,), coefficients A (n, width)."""
-        raise NotImplementedError
-
-    def _add_center_columns(self, count: int) -> None:
-        """Append columns of zeros to the centers."""
         raise NotImplementedError
 
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
@@ -491,13 +469,8 @@ class OnCenters(Supervised):
 
     # Columns and outputs
 
-    def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero."""
-        columns = (*(self.columns or ()), *names)
-        column_keys(columns)
-        self._add_center_columns(len(names))
-        self._make_room(np.pad(self._pending, ((0, 0), (0, len(names)))), self._pending_labels)
-        self._columns = columns
+    def _add_columns(self, count: int) -> None:
+        self._make_room(np.pad(self._pending, ((0, 0), (0, count))), self._pending_labels)
 
     def _fresh_constant(self) -> Numbers:
         """Return the constant before the first block: no class is likely, numbers are 0."""
@@ -537,11 +510,7 @@ class OnCenters(Supervised):
 
     @classmethod
     def _from_header(cls, state: State, **more: Any) -> Self:
-        """Return a learner that has learned nothing, by what `_header` gave."""
-        header: Any = state.expect(cls.TYPE).header
-        with reading(cls._owner()):
-            learner = cls._new(header, **more)
-        learner.n_events = count(header, "n_events", cls._owner())
+        learner = super()._from_header(state, **more)
         known = learner.columns is not None and (learner.classes or not learner.is_classifier)
         if learner.n_events and not known:
             raise StateError(f"{cls._owner()} has learned events without columns or classes")
@@ -580,11 +549,7 @@ class OnCenters(Supervised):
 def targets_of(y: Numbers, margins: int) -> Numbers:
     """Return labels y (n,) as functions learn them, float64 (n, outputs).
 
-    Parameters
-    ----------
-    y : array of shape (n,)
-    margins : int
-        Of classes, 1 for two of them; 0 where labels are numbers.
+    There is one margin for two classes, or for each of several; 0 where labels are numbers.
 
     Examples
     --------

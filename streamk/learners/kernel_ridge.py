@@ -185,7 +185,8 @@ class OnlineKernelRidge(OnCenters):
 
     # Columns and outputs
 
-    def _add_center_columns(self, count: int) -> None:
+    def _add_columns(self, count: int) -> None:
+        super()._add_columns(count)
         self._centers.add_columns(count)
 
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:

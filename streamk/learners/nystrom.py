@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
-from streamk.declared import count, reading
+from streamk.declared import count
 from streamk.errors import StateError
-from streamk.features.columns import Column, column_keys
+from streamk.features.columns import Column
 from streamk.kernels import Kernel
 from streamk.landmarks import IncrementalOasis
 from streamk.learners.common.classes import MOST_CLASSES, Label, aligned, widened
@@ -169,12 +169,8 @@ class OnlineNystrom(OnEmbeddedFeatures):
 
     # Columns and outputs
 
-    def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero."""
-        columns = (*(self.columns or ()), *names)
-        column_keys(columns)
-        self._landmarks.add_columns(len(names))
-        self._columns = columns
+    def _add_columns(self, count: int) -> None:
+        self._landmarks.add_columns(count)
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
@@ -193,21 +189,17 @@ class OnlineNystrom(OnEmbeddedFeatures):
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the learner whose state this is."""
-        state.expect(cls.TYPE)
-        header: dict[str, Any] = dict(state.header)
-        with reading(_OWNER):
-            learner = cls._new(header)
-        learner.n_events = count(header, "n_events", _OWNER)
-        learner._optimizer.n_steps = count(header, "n_steps", _OWNER)
+        learner, owner = cls._from_header(state), cls._owner()
+        learner._optimizer.n_steps = count(state.header, "n_steps", owner)
         learner._landmarks = landmarks = IncrementalOasis.from_state(state.child("landmarks"))
         for name in ("kernel", *_OF_LANDMARKS):
             mine, theirs = getattr(learner, name), getattr(landmarks, name)
             if mine != theirs:
-                raise StateError(f"{name!r} of {_OWNER} is {mine!r}, but {theirs!r} of 'landmarks'")
+                raise StateError(f"{name!r} of {owner} is {mine!r}, but {theirs!r} of 'landmarks'")
         columns = len(learner.columns or ())
         if landmarks.n_events and landmarks.points.shape[1] != columns:
             raise StateError(
-                f"array 'landmarks.points' of {_OWNER} must have {columns} columns, not "
+                f"array 'landmarks.points' of {owner} must have {columns} columns, not "
                 f"{landmarks.points.shape[1]}"
             )
         learner._optimizer.load(state.arrays, learner.n_features)
@@ -276,6 +268,5 @@ class OnlineNystrom(OnEmbeddedFeatures):
         self._optimizer.join(parts, common_events)
 
 
-_OWNER = "this 'online-nystrom' state"
 _OF_LANDMARKS = ("max_landmarks", "tol", "half_life")
 """Options that are the landmarks' as well."""

@@ -17,7 +17,7 @@ from streamk.kernels import Gaussian, Laplacian
 from streamk.learners import Constant, StreamingMeka, from_state
 from streamk.learners.common.optimizers import curvature, projected, resolved
 from streamk.learners.meka.features import GrowingFeatures
-from streamk.learners.meka.streaming import Refactorization
+from streamk.learners.meka.streaming import refactorized
 from streamk.learners.renewal import EventBuffer
 from streamk.losses import loss
 from streamk.state import State
@@ -149,9 +149,8 @@ def test_it_begins_early_where_a_bound_is_crossed(options: dict[str, Any]) -> No
 
 def test_a_function_that_overflows_is_told_and_not_carried_over() -> None:
     X, y = stream("squared", 60)
-    wild = Refactorization({}, X, y, X[:9], lambda X: np.full((len(X), 1), np.inf), None, 0)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="overflowed; scale the labels"):
-        wild.made()
+        refactorized({}, X, y, X[:9], lambda X: np.full((len(X), 1), np.inf), None, 0)  # type: ignore[arg-type]
 
 
 def test_a_failure_is_told_at_the_takeover(monkeypatch: pytest.MonkeyPatch) -> None:

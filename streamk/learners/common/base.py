@@ -27,11 +27,9 @@ class Methods(Protocol):
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as they are learned, or raise InvalidInput."""
-        ...
 
     def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
         """Learn from events X (n, d) with labels y (n,)."""
-        ...
 
     def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
         """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
@@ -39,39 +37,30 @@ class Methods(Protocol):
         Predictions and state are the same bits as those of single events, however a sequence is
         divided into calls.
         """
-        ...
 
     def predict_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return labels (object) or numbers (float64), shape (n,)."""
-        ...
 
     def predict_proba_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return probabilities (n, classes), float64, rows summing to 1."""
-        ...
 
     def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
         """Return the numbers of the predicted classes where `predict_proba_many` gave P."""
-        ...
 
     def decision_many(self, X: ArrayLike) -> NDArray[Any]:
         """Return the outputs before any decision, float64 (n, outputs)."""
-        ...
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
         """Learn from one event x (d,) with label y."""
-        ...
 
     def predict_one(self, x: ArrayLike) -> Any:
         """Return the label or number of one event x (d,), as `predict_many` would."""
-        ...
 
     def predict_proba_one(self, x: ArrayLike) -> dict[Label, float]:
         """Return the probability of each class for one event x (d,)."""
-        ...
 
     def decision_one(self, x: ArrayLike) -> NDArray[Any]:
         """Return the outputs of one event x (d,) before any decision, float64 (outputs,)."""
-        ...
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns, in which all events so far were zero.
@@ -81,11 +70,9 @@ class Methods(Protocol):
         InvalidInput
             If a column is there already.
         """
-        ...
 
     def state(self) -> State:
         """Return everything needed to go on exactly from here."""
-        ...
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -96,7 +83,6 @@ class Methods(Protocol):
         StateError
             If the state is another learner's, or is damaged.
         """
-        ...
 
     @property
     def placing(self) -> dict[str, Any]:
@@ -118,7 +104,6 @@ class Methods(Protocol):
             If the two differ in what they must have in common, options, seed or columns, naming it,
             or have fewer events than that.
         """
-        ...
 
     def merge_replica(self, other: Self, common_events: int, common: Callable[[], Self]) -> None:
         """Do `merge`; `common` returns the learner that both were, if more than that is needed."""
@@ -275,49 +260,39 @@ class Learner(Methods, Protocol):
     @property
     def TYPE(self) -> str:  # noqa: N802 (a constant of the class)
         """The name of its kind, in states and on the command line."""
-        ...
 
     @property
     def lock(self) -> RLock:
         """The lock of a thread that wants the learner to itself for several calls."""
-        ...
 
     @property
     def is_classifier(self) -> bool:
         """True if labels are classes, False if they are numbers."""
-        ...
 
     @property
     def takes_missing(self) -> bool:
         """True if a value may be missing (NaN)."""
-        ...
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
         """The columns of a batch, None before the first."""
-        ...
 
     @property
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far, in the order of the probabilities; () for regression."""
-        ...
 
     @property
     def max_classes(self) -> int:
         """Classes that there may be; labels that would make more are refused."""
-        ...
 
     @property
     def n_events(self) -> int:
         """Events learned."""
-        ...
 
     @property
     def n_features(self) -> int:
         """Random features or landmarks in use."""
-        ...
 
     @property
     def nbytes(self) -> int:
         """Memory of the model, in bytes."""
-        ...

@@ -89,13 +89,7 @@ class Calibration:
         return {"calibration": known, "calibration_slope": self._now[:1].copy()}
 
     def load(self, arrays: Mapping[str, Numbers], owner: str) -> None:
-        """Take what `arrays` gave.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
-        """
+        """Take what `arrays` gave; raise StateError if an array is missing or does not fit."""
         found, _ = taken(_DECLARED, arrays, {}, owner)
         factor, self._curvature, curvature = found["calibration"].tolist()
         self.factor = min(max(factor, LEAST), LARGEST)

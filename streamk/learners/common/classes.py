@@ -121,10 +121,7 @@ class Classes:
     def encode(self, y: Iterable[Any]) -> NDArray[np.intp]:
         """Return the numbers of labels that are learned, new ones getting the next numbers.
 
-        Raises
-        ------
-        InvalidInput
-            If a label is not a string, a whole number or a boolean.
+        Raises `InvalidInput` if a label is not a string, a whole number or a boolean.
         """
         index = self._index
         values = y.tolist() if isinstance(y, np.ndarray) else list(y)
@@ -152,13 +149,7 @@ class Classes:
             check_most(set(self.first(labels)), labels.tolist(), self.most)
 
     def add(self, labels: Iterable[Any]) -> NDArray[np.intp]:
-        """Return the numbers of labels that are known beforehand, new ones getting the next ones.
-
-        Raises
-        ------
-        InvalidInput
-            If a label is not a string, a whole number or a boolean.
-        """
+        """Do as `encode`, for labels that are known beforehand."""
         index = self._index
         plain = check_labels(labels)
         return np.array([index.setdefault(label, len(index)) for label in plain], dtype=np.intp)
@@ -267,14 +258,12 @@ def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64
     try:
         numbers = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
-        odd = next(
-            (
-                f" {shown(label):.60} of row {row} is none;"
-                for row, label in enumerate(y)
-                if _odd(label)
-            ),
-            "",
+        odds = (
+            f" {shown(label):.60} of row {row} is none;"
+            for row, label in enumerate(y)
+            if _odd(label)
         )
+        odd = next(odds, "")
         raise InvalidInput(
             f"labels of a regression must be numbers;{odd} to learn classes choose classification"
         ) from None
@@ -300,10 +289,7 @@ def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64
 def classifies(loss: Loss, task: str | None) -> bool:
     """Return whether the task is classification, which follows from the loss by default.
 
-    Raises
-    ------
-    InvalidInput
-        If there is no such task, or the loss cannot do it.
+    Raises `InvalidInput` if there is no such task, or the loss cannot do it.
     """
     if task is None:
         return not loss.regresses
@@ -355,16 +341,10 @@ def widened(W: Matrix, n_outputs: int, loss: Loss) -> Matrix:
 def aligned(
     W: Matrix, there: Sequence[Label], here: Sequence[Label], n_outputs: int, loss: Loss
 ) -> Matrix:
-    """Return another model's coefficients with its outputs in this one's order.
+    """Return another model's coefficients W (n, outputs) with its outputs in this one's order.
 
-    Parameters
-    ----------
-    W : float64 array of shape (n, outputs)
-    there, here : sequence of labels
-        The other's classes, and those of this one, which has all of them.
-    n_outputs : int
-        Of this one.
-    loss : Loss
+    `there` are the other's classes, and `here` those of this one, which has all of them and
+    `n_outputs` outputs.
 
     Examples
     --------
@@ -477,14 +457,8 @@ class ClassWeights:
     def merge(self, other: ClassWeights, share: float, order: Sequence[int], events: int) -> None:
         """Take in a share of what another one with the same choice has counted.
 
-        Parameters
-        ----------
-        other : ClassWeights
-        share : float
-        order : sequence of int
-            The number here of each class there.
-        events : int
-            Labels that it has learned besides.
+        `order` has the number here of each class there; `events` are labels that it has learned
+        besides.
         """
         theirs = other._shares
         there = np.array(order[: len(theirs)], dtype=np.intp)
@@ -501,13 +475,7 @@ class ClassWeights:
 
     @classmethod
     def from_state(cls, state: State) -> ClassWeights:
-        """Return the weights whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        """
+        """Return the weights whose state this is, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         events = count(header, "events", _OWNER)
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)

@@ -70,24 +70,10 @@ def resolved(
 ) -> tuple[Matrix, Matrix]:
     """Return the coefficients of least loss on events, and the curvature matrix of that.
 
-    The least ``sum of weights l(Phi W, y) + tr (W - W0)' prior (W - W0) / 2`` is searched for by
-    steps of a bound on the curvature (Böhning and Lindsay 1988), with Nesterov's momentum; with
-    squared loss the first is there.
-
-    Parameters
-    ----------
-    loss : Loss
-        One with a curvature.
-    Phi : array of shape (n, l)
-    y : int array of class numbers or float array, shape (n,)
-    weights : array of shape (n,)
-    W : array of shape (l, outputs)
-        W0.
-    prior : array of shape (l, l)
-
-    Returns
-    -------
-    W (l, outputs) and ``sum of weights h phi phi' + prior`` with the bound h, (l, l)
+    The least ``sum of weights l(Phi W, y) + tr (W - W0)' prior (W - W0) / 2`` is searched for from
+    W0 (l, outputs) on by steps of a bound h on the curvature (Böhning and Lindsay 1988), with
+    Nesterov's momentum; with squared loss the first is there. Phi is (n, l), y (n,) of class
+    numbers or floats, weights (n,), prior (l, l), as is ``sum of weights h phi phi' + prior``.
     """
     bound = curvature(loss, W.shape[1])
     assert bound is not None
@@ -114,12 +100,7 @@ class Contribution(NamedTuple):
 class Optimizer:
     """Coefficients W (l, outputs) of coordinates, and what learning them takes.
 
-    Parameters
-    ----------
-    loss : Loss
-    classes : bool
-        Whether labels are numbers of classes.
-    n_outputs : int
+    `classes` tells whether labels are numbers of classes.
     """
 
     def __init__(self, loss: Loss, *, classes: bool, n_outputs: int) -> None:
@@ -142,15 +123,8 @@ class Optimizer:
     def begin(self, W: Matrix, Phi: Matrix, y: Matrix, n_steps: int) -> None:
         """Begin in other coordinates, as after so many steps.
 
-        Parameters
-        ----------
-        W : array of shape (l, outputs)
-            Coefficients of what was known before.
-        Phi : array of shape (n, l)
-            Coordinates of the last events learned, or of a sample.
-        y : array of shape (n,)
-            Their labels.
-        n_steps : int
+        W (l, outputs) are coefficients of what was known before, Phi (n, l) coordinates of the last
+        events learned, or of a sample, and y (n,) their labels.
         """
         raise NotImplementedError
 
@@ -163,21 +137,9 @@ class Optimizer:
     def learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None = None) -> Matrix:
         """Learn from the coordinates Phi (n, l) of events with labels y (n,), one after the other.
 
-        Parameters
-        ----------
-        Phi, y : arrays
-        Q : array of shape (n, l), optional
-            The coordinates that each event is predicted by before it is learned.
-
-        Returns
-        -------
-        array of shape (n, outputs)
-            What was predicted, as `outputs` returns it; of no use without Q.
-
-        Raises
-        ------
-        InvalidInput
-            If a prediction overflows; the events before it are learned.
+        Q (n, l) are the coordinates that each is predicted by before. Returns what was predicted,
+        as `outputs` does; of no use without Q. Raises `InvalidInput` if a prediction overflows; the
+        events before it are learned.
         """
         F = np.empty((len(Phi), self.n_outputs))
         if Q is not None:
@@ -213,13 +175,7 @@ class Optimizer:
         return {"coefficients": bounded(self.W)}
 
     def load(self, arrays: Mapping[str, NDArray[Any]], size: int) -> None:
-        """Take what `arrays` gave, checking that it is of so many landmarks.
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or not finite.
-        """
+        """Take what `arrays` gave, of so many landmarks, or raise StateError if it does not fit."""
         sizes = {"landmarks": size, "outputs": self.n_outputs}
         found, _ = taken(self._declared, arrays, sizes, "an optimizer")
         self._take({name: np.array(array, order="C") for name, array in found.items()})
@@ -234,17 +190,7 @@ class Optimizer:
 
 
 class StochasticGradient(Optimizer):
-    """A step down the gradient of the loss for each event.
-
-    Parameters
-    ----------
-    loss : Loss
-    step : Step
-        Not AdaGrad: its sums belong to single coordinates, and these turn where a landmark goes.
-    regularization : float
-    classes : bool
-    n_outputs : int
-    """
+    """A step down the gradient of the loss for each event, not by AdaGrad."""
 
     def __init__(
         self, loss: Loss, step: Step, regularization: float, *, classes: bool, n_outputs: int
@@ -301,16 +247,7 @@ class Newton(Optimizer):
     Where a landmark goes, W and P are those of the coordinates that are left, as of a normal
     distribution: nothing becomes surer by it.
 
-    Parameters
-    ----------
-    loss : Loss
-        One that `takes` lets through.
-    ridge : float
-        Positive.
-    forgetting : float
-        Above 0 and up to 1.
-    classes : bool
-    n_outputs : int
+    The loss has a curvature, the ridge is above 0, and `forgetting` is above 0 and up to 1.
     """
 
     def __init__(
@@ -319,11 +256,6 @@ class Newton(Optimizer):
         super().__init__(loss, classes=classes, n_outputs=n_outputs)
         self.T: Matrix = np.zeros((0, 0))
         self._ridge, self._forgetting = float(ridge), float(forgetting)
-
-    @staticmethod
-    def takes(loss: Loss) -> bool:
-        """Return whether the loss has a curvature."""
-        return loss.kind.curvature is not None
 
     @property
     def inverse(self) -> Matrix:

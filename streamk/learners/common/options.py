@@ -41,19 +41,10 @@ class OfKernel(Made):
 def of_kernel(
     *but: str, doc: str = "", default: str = "", optional: bool = False, of_features: bool = False
 ) -> OfKernel:
-    """Return the option of a learner that takes all kernels but these.
+    """Return the option of a learner that takes all kernels but those of these names.
 
-    Parameters
-    ----------
-    *but : str
-        Names.
-    doc : str, default ""
-        More sentences about it.
-    default : str, default ""
-        In words, where None is one.
-    optional : bool, default False
-    of_features : bool, default False
-        Whether it takes those too that have random features alone.
+    `doc` has more sentences about it, `default` is in words, where None is one, and `of_features`
+    tells whether it takes those too that have random features alone.
     """
     names = [name for name in kernels.KERNELS if of_features or name not in _OF_FEATURES]
     names = [name for name in names if name not in but]

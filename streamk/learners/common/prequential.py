@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.learners.common.classes import Label, stand_in
+
+if TYPE_CHECKING:
+    from streamk.learners.common.base import Learner
 
 LEAST_PROBABILITY = 1e-15
 """Of a true class, for the logarithm, as in River and scikit-learn."""
@@ -31,34 +34,25 @@ class Prequential(NamedTuple):
     probabilities: NDArray[np.float64] | None
 
 
-class WithClasses(Protocol):
-    """The part of a learner that tells its task and classes."""
+class Decides(Protocol):
+    """The part of a learner that checks labels and turns outputs into predictions."""
 
     @property
     def is_classifier(self) -> bool:
         """True if labels are classes."""
-        ...
 
     @property
     def classes(self) -> tuple[Label, ...]:
         """The labels seen so far."""
-        ...
-
-
-class Decides(WithClasses, Protocol):
-    """The part of a learner that checks labels and turns outputs into predictions."""
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as they are learned, or raise InvalidInput."""
-        ...
 
     def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
         """Return predicted labels or numbers (n,) from outputs F (n, outputs)."""
-        ...
 
     def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return class probabilities (n, classes) from outputs F (n, outputs)."""
-        ...
 
 
 class Recorder:
@@ -160,30 +154,21 @@ def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
             yield slice(first, stop)
 
 
-def nothing(learner: WithClasses, n: int) -> Prequential:
+def nothing(learner: Learner, n: int) -> Prequential:
     """Return the predictions of n events by a learner that has met no column: no class, or 0."""
     if not learner.is_classifier:
         return Prequential(np.zeros(n), None)
     return Prequential(np.full(n, None, object), np.full((n, len(learner.classes)), np.nan))
 
 
-def joined(parts: Sequence[Prequential], learner: WithClasses) -> Prequential:
+def joined(parts: Sequence[Prequential], learner: Learner) -> Prequential:
     """Return consecutive predictions of a learner as one, with all classes that it knows by now."""
-    classes = len(learner.classes)
-    if len(parts) == 1:
-        P = parts[0].probabilities
-        if P is None or P.shape[1] == classes:
-            return parts[0]
-    predictions = np.concatenate([nothing(learner, 0).predictions, *(p for p, _ in parts)])
-    if not learner.is_classifier:
-        return Prequential(predictions, None)
-    P = np.full((len(predictions), classes), np.nan)
-    start = 0
-    for _, part in parts:
-        if part is not None:
-            P[start : start + len(part), : part.shape[1]] = part
-            start += len(part)
-    return Prequential(predictions, P)
+    classes = learner.classes
+    widths = [0 if P is None else P.shape[1] for _, P in parts]
+    if len(parts) == 1 and widths[0] == len(classes):
+        return parts[0]
+    found = [Followed(part, classes[:width]) for part, width in zip(parts, widths, strict=True)]
+    return joined_by_class(found, classes if learner.is_classifier else None)
 
 
 class Followed(NamedTuple):

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
+from streamk.declared import count, reading
 from streamk.errors import InvalidInput, shown
-from streamk.features.columns import Column
+from streamk.features.columns import Column, column_keys
 from streamk.features.random_features import check_events
 from streamk.kernels import Kernel
-from streamk.learners.common.classes import (
-    Classes,
-    Label,
-    classifies,
-    is_number,
-)
+from streamk.learners.common.classes import Classes, Label, classifies, is_number
 from streamk.learners.common.optimizers import Newton, Optimizer, StochasticGradient
 from streamk.learners.common.options import (
     KERNEL,
@@ -32,6 +28,7 @@ from streamk.learners.common.prequential import Prequential, Recorder, labels_or
 from streamk.learners.common.steps import AdaGrad, Constant, Ladder, Step
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
+from streamk.state import State
 
 Matrix = NDArray[np.float64]
 
@@ -78,6 +75,17 @@ class Supervised(OneAtATime, Decider):
     """True if it begins anew where errors rise. An external expert does not: the mixture tells it
     when."""
 
+    def _set_task(
+        self, loss: str | Loss, task: str | None, classes: Sequence[Label], max_classes: int
+    ) -> None:
+        """Be a learner of no event, for a task that the loss can do."""
+        self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
+        self.is_classifier = classifies(self.loss, task)
+        if not self.is_classifier:
+            check_classification(classes=classes)
+        self._classes = Classes(classes, max_classes)
+        self.n_events = 0
+
     def learn_checked(
         self, events: NDArray[Any], labels: NDArray[Any], asked: Asked | None = None
     ) -> None:
@@ -108,6 +116,13 @@ class Supervised(OneAtATime, Decider):
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns to those of a batch; in all events so far they were zero."""
+        columns = (*(self.columns or ()), *names)
+        column_keys(columns)
+        self._add_columns(len(names))
+        self._columns = columns
+
+    def _add_columns(self, count: int) -> None:
+        """Append columns of zeros to all that is kept of events."""
         raise NotImplementedError
 
     def _new_class_rows(self, labels: NDArray[Any]) -> list[int]:
@@ -268,6 +283,15 @@ class Supervised(OneAtATime, Decider):
         """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
         return np.asarray(self.decision_many(one_row(x))[0])
 
+    @classmethod
+    def _from_header(cls, state: State, **more: Any) -> Self:
+        """Return a learner that has learned nothing, by what `_header` gave."""
+        header = state.expect(cls.TYPE).header
+        with reading(cls._owner()):
+            learner = cls._new(header, **more)
+        learner.n_events = count(header, "n_events", cls._owner())
+        return learner
+
     def _check(self, X: ArrayLike) -> NDArray[Any]:
         return check_events(X, self.dtype, self.columns)
 
@@ -309,7 +333,7 @@ class OnEmbeddedFeatures(Supervised):
         classes: Sequence[Label],
         max_classes: int,
     ) -> None:
-        self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
+        self._set_task(loss, task, classes, max_classes)
         self.kernel = kernel
         self.optimizer, self.step, self.forgetting = optimizer, step, forgetting
         if regularization is None:
@@ -319,16 +343,11 @@ class OnEmbeddedFeatures(Supervised):
         self._check_optimizer()
         if step is None and optimizer == "sgd":
             self.step = Constant(1.0)
-        self.is_classifier = classifies(self.loss, task)
-        if not self.is_classifier:
-            check_classification(classes=classes)
-        self._classes = Classes(classes, max_classes)
-        self.n_events = 0
 
     def _check_optimizer(self) -> None:
         """Raise InvalidInput if an option is not one of the optimizer's."""
         newton = self.optimizer == "newton"
-        if newton and not Newton.takes(self.loss):
+        if newton and self.loss.kind.curvature is None:
             raise InvalidInput(f"loss {self.loss.name!r} has no curvature; choose optimizer='sgd'")
         if newton and self.step is not None:
             raise InvalidInput(f"step={self.step!r} is for optimizer='sgd'; leave it out")

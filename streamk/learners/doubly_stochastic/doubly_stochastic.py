@@ -18,7 +18,7 @@ from streamk.features.random_features import check_range, check_seed
 from streamk.features.samplers import SAMPLERS, check_sampler
 from streamk.kernels import Kernel
 from streamk.kernels.base import check_dtype
-from streamk.learners.common.classes import MOST_CLASSES, Classes, Label, classifies
+from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.optimizers import curvature
 from streamk.learners.common.options import (
@@ -27,7 +27,6 @@ from streamk.learners.common.options import (
     MAX_CLASSES,
     SEED,
     THREADS,
-    check_classification,
     of_kernel,
 )
 from streamk.learners.common.predictor import one_row
@@ -37,7 +36,6 @@ from streamk.learners.doubly_stochastic.function import Coefficients, KernelFunc
 from streamk.learners.doubly_stochastic.preconditioned import PreconditionedFunction
 from streamk.learners.doubly_stochastic.several_steps import SeveralSteps
 from streamk.losses import Loss
-from streamk.losses import loss as loss_by_name
 from streamk.options import Choice, Flag, Made, Option, Real, Whole, documented
 from streamk.state import State
 
@@ -55,13 +53,7 @@ _ARRAYS = ("gathered", "gathered_labels")
 
 
 class GatheredEvents:
-    """Events and the numbers of their labels, in the order in which they came.
-
-    Parameters
-    ----------
-    dtype : numpy dtype
-    columns : int, default 0
-    """
+    """Events and the numbers of their labels, in the order in which they came."""
 
     def __init__(self, dtype: np.dtype[Any], columns: int = 0) -> None:
         self._X: NDArray[Any] = np.zeros((0, columns), dtype)
@@ -102,10 +94,7 @@ class GatheredEvents:
     ) -> None:
         """Take events of as many columns out of a state.
 
-        Raises
-        ------
-        StateError
-            If they do not fit, or there are so many that a step would have been taken.
+        Raises `StateError` if they do not fit, or are so many that a step would have been taken.
         """
         declared = (
             Declared(_ARRAYS[0], self._X.dtype.name, ("gathered", "columns")),
@@ -122,10 +111,7 @@ class GatheredEvents:
 def share_columns(one: KernelFunction, other: KernelFunction) -> None:
     """Give a function the columns that another has besides.
 
-    Raises
-    ------
-    InvalidInput
-        If features depend on the columns' places, and the two have put columns in different ones.
+    Raises `InvalidInput` if features depend on the columns' places, and these differ.
     """
     mine, theirs = one.columns or (), other.columns or ()
     if not one.by_place:
@@ -160,14 +146,8 @@ def matched(
 ) -> Coefficients:
     """Return a copy of another learner's coefficients with its outputs in this learner's order.
 
-    Parameters
-    ----------
-    theirs : Coefficients
-    there, here : sequence of labels
-        The other's classes and this learner's, which has all of them.
-    n_outputs : int
-        This learner's.
-    loss : Loss
+    `there` are the other's classes, and `here` this learner's, which has all of them and
+    `n_outputs` outputs.
     """
     copy = theirs.copy()
     if copy.n_outputs == n_outputs and tuple(there) == tuple(here):
@@ -325,7 +305,7 @@ class DoublyStochastic(Supervised):
         threads: int | None = None,
         backend: str = "auto",
     ) -> None:
-        self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
+        self._set_task(loss, task, classes, max_classes)
         self.kernel = kernel
         self.preconditioner, self.averaging = preconditioner, averaging
         self.step = Constant(1.0) if step is None and preconditioner is None else step
@@ -335,17 +315,12 @@ class DoublyStochastic(Supervised):
         self.batch_size, self.block_size, self.max_features = batch_size, block_size, max_features
         self.cache_bytes, self.threads, self.backend = cache_bytes, threads, backend
         self.sampler, self.dtype = sampler, check_dtype(dtype)
-        self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
         check_sampler(sampler, kernel)
         check_range(0, max_features)
         self._check_preconditioner()
-        self.is_classifier = classifies(self.loss, task)
         self.step = self._settled()
-        if not self.is_classifier:
-            check_classification(classes=classes)
         self._function = self._new_function()
-        self.n_events = 0
         self._gathered = GatheredEvents(self.dtype)
         if columns is not None:
             self.add_columns(columns)
@@ -486,9 +461,7 @@ class DoublyStochastic(Supervised):
             self.n_events += 1
 
     def finish(self) -> None:
-        """Take the step of a mini-batch that is not whole, with the events gathered so far.
-
-        Without any nothing is done.
+        """Take the step of a mini-batch that is not whole, with the events gathered so far, if any.
 
         Raises
         ------
@@ -561,8 +534,7 @@ class DoublyStochastic(Supervised):
             If the state is another learner's or damaged. Also if it is of no
             step, and the first one would be on more than 2^20 features or 2^24 coefficients.
         """
-        state.expect(cls.TYPE)
-        header: dict[str, Any] = dict(state.header)
+        header: dict[str, Any] = dict(state.expect(cls.TYPE).header)
         with reading(_OWNER):
             learner = cls._new(header | {"columns": None}, threads=threads, backend=backend)
             function = learner._function

@@ -36,19 +36,9 @@ class Coefficients:
     """The coefficients of features in chunks, ``scale * array``, and their squared gradients.
 
     Step 6 of Algorithm 1 shrinks every coefficient at every step. Here it is one multiplication
-    of the scale, and new coefficients are divided by it.
-
-    Parameters
-    ----------
-    dtype : numpy dtype
-    n_outputs : int
-    squares : bool
-        Whether sums of squared gradients are kept (AdaGrad).
-    backend : Backend
-        On whose device the arrays are.
-    functions : int, default 1
-        Functions side by side, each with so many outputs; the arrays have those of one after those
-        of the other.
+    of the scale, and new coefficients are divided by it. With `squares` sums of squared gradients
+    are kept (AdaGrad). The arrays are (chunks, outputs, CHUNK), on the backend's device; of several
+    functions side by side they have the outputs of one after those of the other.
     """
 
     def __init__(
@@ -78,14 +68,6 @@ class Coefficients:
     def nbytes(self) -> int:
         """Memory, in bytes."""
         return int(self.all_values.nbytes + self.all_squares.nbytes)
-
-    def values(self, first: int, stop: int) -> Any:
-        """Return a view of the unscaled coefficients of these chunks (chunks, outputs, CHUNK)."""
-        return self.all_values[first:stop]
-
-    def squares(self, first: int, stop: int) -> Any:
-        """Return a view of the sums of squares of these chunks, without chunks if none are kept."""
-        return self.all_squares[first:stop]
 
     def chunks(self, first: int, stop: int) -> Any:
         """Return the coefficients of these chunks, a float64 copy (features, outputs)."""
@@ -191,13 +173,7 @@ class Coefficients:
         return arrays
 
     def load(self, arrays: Mapping[str, NDArray[Any]], chunks: int, scale: float) -> None:
-        """Take what `arrays` and `scale` gave, after checking that it fits so many chunks.
-
-        Raises
-        ------
-        StateError
-            If an array is missing or its shape or values do not fit.
-        """
+        """Take what `arrays` gave of so many chunks, or raise StateError if it does not fit."""
         declared = [Declared("coefficients", self._dtype.name, ("chunks", "outputs", CHUNK))]
         if self._keeps_squares:
             shape = declared[0].shape
@@ -270,22 +246,8 @@ class _Alone:
 class KernelFunction:
     """Coefficients of random features, which follow from the seed (Dai et al. 2014).
 
-    Parameters
-    ----------
-    kernel : Kernel
-    loss : Loss
-    classes : bool
-        Whether labels are numbers of classes (else numbers to be predicted).
-    n_outputs : int
-    seed : int
-    step : Step or None
-    regularization : float
-    block_size, max_features, cache_bytes : int
-    sampler : str
-    dtype : numpy dtype
-    threads : int or None
-    backend : Backend
-        Options are those of `streamk.learners.DoublyStochastic`, checked there.
+    Options are those of `streamk.learners.DoublyStochastic`, checked there; `classes` tells whether
+    labels are numbers of classes.
     """
 
     def __init__(
@@ -354,18 +316,10 @@ class KernelFunction:
         return self._backend.put(self._kernel.mapped(X))
 
     def add_columns(self, names: tuple[Column, ...], widths: tuple[int, ...] = ()) -> None:
-        """Set the columns, or append some to them.
+        """Set the columns, or append some; `widths` are the groups of another model, to be met.
 
-        Parameters
-        ----------
-        names : tuple of str or int
-        widths : tuple of int
-            The groups they are to lie in, where another model's are to be met.
-
-        Raises
-        ------
-        InvalidInput
-            If a column is there already, or features of the kernel would be others with more.
+        Raises `InvalidInput` if a column is there already, or features of the kernel would be
+        others with more.
         """
         before = self.columns or ()
         if names and before and self.n_steps:
@@ -399,11 +353,8 @@ class KernelFunction:
     def decide_one(self, x: Any) -> NDArray[np.float64] | None:
         """Return f(x) of one event, float64 of shape (n_outputs,), where that goes a short way.
 
-        Returns
-        -------
-        array or None
-            None if `decide` must be asked: where x is not an array just as the backend takes it,
-            or not finite, or must be mapped, or the arrays of coefficients and features are new.
+        None if `decide` must be asked: where x is not an array just as the backend takes it, or not
+        finite, or must be mapped, or the arrays of coefficients and features are new.
         """
         alone = None if self._maps else self._served(self.n_steps)
         if alone is None or not alone.takes(x):
@@ -421,7 +372,7 @@ class KernelFunction:
 
     def _decide_by(self, coefficients: Coefficients, X: Any) -> Any:
         features = self._features
-        A = coefficients.values(0, features.whole(self.n_chunks))
+        A = coefficients.all_values[: features.whole(self.n_chunks)]
         return features.decide(X, A, coefficients.scale)
 
     @property
@@ -446,16 +397,8 @@ class KernelFunction:
     def learn(self, X: Any, y: NDArray[np.float64]) -> None:
         """Steps 4 to 6 of Algorithm 1 for a mini-batch of events and the next block of features.
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            What `put` returned, or rows of it.
-        y : float64 array of shape (n,)
-
-        Raises
-        ------
-        InvalidInput
-            If a prediction overflows; nothing is learned then.
+        X (n, d) is what `put` returned, or rows of it, and y float64 (n,). Raises `InvalidInput` if
+        a prediction overflows; nothing is learned then.
         """
         t, coefficients, features = self.n_steps + 1, self.coefficients, self._features
         start, stop, decay, rate = self._plan(t)
@@ -477,12 +420,9 @@ class KernelFunction:
         self.n_steps = t
 
     def learn_one(self, x: Any, y: float) -> bool:
-        """Learn as `learn` from one event, where that goes a short way.
+        """Learn as `learn` from one event, where that goes a short way, see `decide_one`.
 
-        Returns
-        -------
-        bool
-            False, and nothing is learned, if `learn` must be asked; see `decide_one`.
+        Returns False, and nothing is learned, if `learn` must be asked.
         """
         alone = None if self._maps else self._served(self.n_steps + 1)
         if alone is None or not alone.takes(x):
@@ -579,7 +519,7 @@ class KernelFunction:
         features = min(alone.turns * self._block_size, self._max_features)
         chunks = alone.blocks.whole(-(-features // CHUNK))
         coefficients = self._served_by
-        A, squares = coefficients.values(0, chunks), coefficients.squares(0, chunks)
+        A, squares = coefficients.all_values[:chunks], coefficients.all_squares[:chunks]
         basis = alone.blocks.kept(chunks) if features <= _FUSED else None
         if basis is not None and len(A) == chunks:
             alone.basis = basis
@@ -603,8 +543,8 @@ class KernelFunction:
             X,
             y,
             kept,
-            coefficients.values(0, chunks),
-            coefficients.squares(0, chunks),
+            coefficients.all_values[:chunks],
+            coefficients.all_squares[:chunks],
             (first, start - first * CHUNK, stop - first * CHUNK),
             self._kernel.curve,
             self._kernel.heavy_tailed,
@@ -633,8 +573,8 @@ class KernelFunction:
         """Subtract the rate times the gradient, by those of the outputs G, chunk by chunk."""
         coefficients = self.coefficients
         for begin, g in self._features.gradient(X, G, start // CHUNK, -(-stop // CHUNK)):
-            end, edge = begin + len(g), begin * CHUNK
-            values, squares = coefficients.values(begin, end), coefficients.squares(begin, end)
+            some, edge = slice(begin, begin + len(g)), begin * CHUNK
+            values, squares = coefficients.all_values[some], coefficients.all_squares[some]
             self._backend.descend(values, squares, g, rate, start - edge, stop - edge)
 
     def _as_labels(self, y: NDArray[np.float64]) -> NDArray[Any]:
@@ -649,14 +589,9 @@ class KernelFunction:
             )
 
     def mix(self, other: Self, weight: float) -> None:
-        """Mix what a kind of function has beside the coefficients with another function's.
+        """Mix what a kind of function has beside the coefficients with another one's.
 
-        Parameters
-        ----------
-        other : KernelFunction
-            Of the same kind.
-        weight : float
-            That of this function; the other's is ``1 - weight``.
+        The weight is that of this function; the other's is ``1 - weight``.
         """
 
     def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -664,13 +599,7 @@ class KernelFunction:
         return {}, {}
 
     def load(self, header: Mapping[str, Any], arrays: Mapping[str, Any], owner: str) -> None:
-        """Take what `saved` gave.
-
-        Raises
-        ------
-        StateError
-            If something is missing or does not fit.
-        """
+        """Take what `saved` gave, or raise StateError if something is missing or does not fit."""
 
     @property
     def _features(self) -> FeatureBlocks:

@@ -71,18 +71,10 @@ def damping_of_few(n_events: int, n_features: int) -> float:
 
 
 class Block:
-    """The features of a block on the events of a step.
+    """The features Phi (n, m) of a block on the events of a step.
 
-    Parameters
-    ----------
-    xp : module
-        NumPy, or CuPy for its arrays.
-    Phi : array of shape (n, m)
-    G : array of shape (n, outputs)
-        Derivatives of each event's loss.
-    W : float64 array of shape (m, outputs)
-        Coefficients of the block.
-    curvature, regularization : float
+    Derivatives of each event's loss are G (n, outputs), coefficients of the block W (m, outputs).
+    The module of their arrays is NumPy or CuPy.
     """
 
     def __init__(
@@ -103,12 +95,8 @@ class Block:
     def searched(self, damping: float, rises: Callable[[Numbers], Numbers]) -> Direction:
         """Return the direction and its best multiple.
 
-        Parameters
-        ----------
-        damping : float
-        rises : callable
-            How much more loss each event has (n,) after changes of the outputs (n, outputs); both
-            float64, on the host.
+        `rises` returns how much more loss each event has (n,) after changes of the outputs (n,
+        outputs), both float64, on the host.
         """
         xp, Phi = self._xp, self._Phi
         try:
@@ -180,12 +168,7 @@ class Search:
     def step(self, block: Block, F: Any, y: Any) -> Any:
         """Return the change of the coefficients, float64 (m, outputs).
 
-        Parameters
-        ----------
-        block : Block
-        F : float64 array of shape (n, outputs)
-            Outputs of the events, on the host as y.
-        y : array of shape (n,)
+        Outputs of the events are F (n, outputs), float64, on the host as labels y (n,).
         """
         before = self._loss.value(F, y)
 
@@ -210,16 +193,8 @@ class Search:
 class PreconditionedFunction(KernelFunction):
     """Coefficients of which each step moves one block, preconditioned by its covariance.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    loss : Loss
-    averaging : bool
-        Whether the averages of the coefficients predict.
-    batch_size : int
-        Events of a whole mini-batch.
-    **options
-        Those of `KernelFunction`; without a `step` its size is searched for.
+    With `averaging` the averages of the coefficients predict. Options are those of
+    `KernelFunction`; without a `step` its size is searched for.
     """
 
     def __init__(
@@ -297,13 +272,7 @@ class PreconditionedFunction(KernelFunction):
         return {**header, "averages_scale": averages.scale}, {_AVERAGES: arrays["coefficients"]}
 
     def load(self, header: Mapping[str, Any], arrays: Mapping[str, Any], owner: str) -> None:
-        """Take what `saved` gave.
-
-        Raises
-        ------
-        StateError
-            If something is missing or does not fit.
-        """
+        """Take what `saved` gave, or raise StateError if something is missing or does not fit."""
         if self.search is not None:
             self.search.damping = number(header, "damping", owner, DAMPINGS)
             self.search.rising = flag(header, "rising", owner)

@@ -22,8 +22,6 @@ from streamk.learners.common.steps import Ladder
 from streamk.learners.doubly_stochastic.function import Coefficients, KernelFunction
 from streamk.losses import Loss
 
-__all__ = ["SeveralSteps"]
-
 _KEPT = 1.0 - 1.0 / 1000
 """Factor of a loss with each event after it: after 1,000 it counts 1 / e."""
 _MOST = 1e300
@@ -31,19 +29,7 @@ _LOSSES = "losses"
 
 
 class SeveralSteps(KernelFunction):
-    """Functions of the same random features that differ in the size of their steps.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    loss : Loss
-    step : Ladder
-        With its sizes.
-    batch_size : int
-        Events of a whole mini-batch.
-    **options
-        Those of `KernelFunction`.
-    """
+    """Functions of the same random features that differ in the size of their steps."""
 
     def __init__(
         self, kernel: Kernel, loss: Loss, *, step: Ladder, batch_size: int, **options: Any
@@ -174,7 +160,7 @@ class SeveralSteps(KernelFunction):
     def _decay(self, finite: Any) -> None:
         """Shrink all coefficients by the regularization; clear those of functions that overflow."""
         if self._regularization or not bool(finite.all()):
-            values = self.coefficients.divided(self.coefficients.values(0, self.n_chunks))
+            values = self.coefficients.divided(self.coefficients.all_values[: self.n_chunks])
             values *= self._backend.put(self._decays)[:, None, None]
             values[:, ~finite] = 0.0
 
@@ -197,13 +183,7 @@ class SeveralSteps(KernelFunction):
         return {}, {_LOSSES: self.losses.copy()}
 
     def load(self, header: Mapping[str, Any], arrays: Mapping[str, Any], owner: str) -> None:
-        """Take what `saved` gave.
-
-        Raises
-        ------
-        StateError
-            If something is missing or does not fit.
-        """
+        """Take what `saved` gave, or raise StateError if something is missing or does not fit."""
         declared = [Declared(_LOSSES, "float64", ("sizes",), Domain(least=0.0))]
         found, _ = taken(declared, arrays, {"sizes": len(self._gammas)}, owner)
         self.losses = found[_LOSSES].copy()

@@ -43,21 +43,8 @@ class ProjectedGradient:
     span, and the projection commutes with the preconditioner: in the norm in which the
     steps are contractions, it is orthogonal and cannot undo them.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    Z : float32 array of shape (p, d)
-    A : float64 array of shape (p, 2 n_outputs)
-        Coefficients to begin with.
-    batch_size : int
-    seed : int
-    K : float64 array of shape (p, p), optional
-        K(Z, Z). It is factorized for exact projections, which takes 8 p^2 bytes; without it they
-        are inexact.
-    centers : PlacedCenters, optional
-        Z, where it is kept; on the host by default.
-    placement : Placement
-        Of the temporary centers, on the host by default.
+    It begins with coefficients A (p, 2 n_outputs). K(Z, Z) is factorized for exact projections,
+    which takes 8 p^2 bytes; without it they are inexact. `centers` are Z, where it is kept.
 
     Attributes
     ----------
@@ -110,16 +97,9 @@ class ProjectedGradient:
 
     def _begin(self, n_outputs: int) -> None:
         """Go on with no step since the last projection."""
-        self._temporary = self._none(n_outputs)
+        sizes = {"n_columns": self._Z.shape[1], "n_outputs": n_outputs}
+        self._temporary = self._placement(self._kernel, self.project_every * self._m, **sizes)
         self._corrections = np.zeros((len(self._sample), n_outputs))
-
-    def _none(self, n_outputs: int) -> PlacedCenters:
-        return self._placement(
-            self._kernel,
-            self.project_every * self._m,
-            n_columns=self._Z.shape[1],
-            n_outputs=n_outputs,
-        )
 
     @property
     def nbytes(self) -> int:
@@ -138,24 +118,12 @@ class ProjectedGradient:
             F[:, : self._temporary.n_outputs] += self._temporary.outputs(X)
 
     def learn(self, X: Numbers, K: Numbers, G: Numbers) -> Numbers:
-        """Take a step.
+        """Take a step on events X (m, d) by K(X, X) and outputs less targets G (m, n_outputs).
 
-        Parameters
-        ----------
-        X : float32 array of shape (m, d)
-        K : float64 array of shape (m, m)
-            K(X, X).
-        G : float64 array of shape (m, n_outputs)
-            Outputs less targets.
-
-        Returns
-        -------
-        int64 array
-            The centers whose coefficients are others now.
+        Returns the centers whose coefficients are others now, int64.
         """
         outputs = G.shape[1]
-        K_sample = self._kernel.pairwise(X, self._Z[self._sample], dtype=np.float32)
-        K_sample = K_sample.astype(np.float64)
+        K_sample = own_kernels(self._kernel, X, self._Z[self._sample])
         step = self.preconditioner.step_size(K, K_sample)
         self._temporary.add(X, -step * G)
         correction = step * self.preconditioner.corrected(K_sample, G)
@@ -256,24 +224,14 @@ BYTES = 2**31
 
 @dataclass(frozen=True)
 class Solving:
-    """A way to learn coefficients.
-
-    Attributes
-    ----------
-    direct : bool
-        By normal equations; else by projected gradient steps.
-    has_matrix : bool
-        Whether a matrix of centers by centers is stored; without it projections are inexact.
-    ridges : tuple of float
-        Regularizations of normal equations.
-    forgetting : float
-    batch_size : int
-    seed : int
-    """
+    """A way to learn coefficients."""
 
     direct: bool
+    """By normal equations; else by projected gradient steps."""
     has_matrix: bool
+    """Whether a matrix of centers by centers is stored; without it projections are inexact."""
     ridges: tuple[float, ...]
+    """Regularizations of normal equations."""
     forgetting: float
     batch_size: int
     seed: int
@@ -291,10 +249,7 @@ class Solving:
     ) -> Self:
         """Return what the options of a learner ask for.
 
-        Raises
-        ------
-        InvalidInput
-            If an option is of the direct solver, and it is not the one.
+        Raises `InvalidInput` if an option is of the direct solver, and it is not the one.
         """
         direct = solver == "direct" or (solver == "auto" and 32 * n_centers**2 <= BYTES)
         if not direct and (regularization is not None or forgetting != 1.0):
@@ -325,22 +280,7 @@ def check_selection(selection: str, n_centers: int) -> None:
 
 
 class CenteredFunctions:
-    """Functions ``sum of a_j k(x, z_j)`` on centers z_j, learned side by side.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    solving : Solving
-    n_outputs : int
-        Of each function.
-    placement : Placement
-        Of the centers, on the host by default.
-
-    Attributes
-    ----------
-    solver : DirectSolver or ProjectedGradient, or None
-        None before there are centers.
-    """
+    """Functions ``sum of a_j k(x, z_j)`` on centers z_j, learned side by side."""
 
     def __init__(
         self,
@@ -354,6 +294,7 @@ class CenteredFunctions:
         self._placement = placement
         self._centers = placement(kernel, 1, n_columns=0, n_outputs=self._stored)
         self.solver: DirectSolver | ProjectedGradient | None = None
+        """None before there are centers."""
 
     def __len__(self) -> int:
         return len(self._centers)
@@ -395,8 +336,8 @@ class CenteredFunctions:
     def equate(self, X: Numbers, T: Numbers) -> None:
         """Add events X (m, d) with targets T (m, n_outputs) to normal equations."""
         if isinstance(self.solver, DirectSolver):
-            K = self._kernel.pairwise(X, self.points, dtype=np.float32)  # as it is predicted by
-            self.solver.equations.add(K.astype(np.float64), T)
+            K = own_kernels(self._kernel, X, self.points)  # as it is predicted by
+            self.solver.equations.add(K, T)
 
     def solve(self, constant: Numbers, errors: Numbers) -> None:
         """Bring the functions to their normal equations, as of `DirectSolver.update`."""
@@ -414,13 +355,8 @@ class CenteredFunctions:
     def step(self, X: Numbers, A: Numbers, ridge: float) -> None:
         """Take a gradient step on a batch X (m, d).
 
-        Parameters
-        ----------
-        X : float32 array of shape (m, d)
-        A : float64 array of shape (m, n_outputs)
-            Coefficients of the events by their own rows, ``a_i = -(g_i + sum over j < i of
-            k(x_i, x_j) a_j) / (1 + ridge)``. They give the residual g_i before the batch.
-        ridge : float
+        A (m, n_outputs) are coefficients of the events by their own rows, ``a_i = -(g_i + sum over
+        j < i of k(x_i, x_j) a_j) / (1 + ridge)``. They give the residual g_i before the batch.
         """
         if isinstance(self.solver, ProjectedGradient):
             K = own_kernels(self._kernel, X, X)
@@ -537,17 +473,9 @@ class CenteredFunctions:
     ) -> None:
         """Take in the functions of others, by their equations or as a weighted mean.
 
-        Parameters
-        ----------
-        other : CenteredFunctions
-            With the outputs in the order here.
-        Z : float32 array of shape (p, d)
-            The other's centers, with the columns here.
-        part : float
-            Of the mean of gradient steps: the other's weight.
-        share : float
-            Part of the events in the other's equations that are not in those here.
-        constant : float64 array of shape (n_outputs,)
+        The other has the outputs in the order here, and its centers Z (p, d) the columns here. Its
+        weight in the mean of gradient steps is `part`; the events in its equations that are not in
+        those here are a `share` of them.
         """
         theirs = other.solver
         if isinstance(theirs, DirectSolver) and isinstance(self.solver, DirectSolver):

@@ -16,12 +16,7 @@ Numbers = NDArray[Any]
 
 
 def product(A: Numbers, B: Numbers) -> Numbers:
-    """Return A B, float64.
-
-    Parameters
-    ----------
-    A : float64 array of shape (n, m)
-    B : float64 array of shape (m, k)
+    """Return A B, float64 (n, k), of A (n, m) and B (m, k).
 
     Examples
     --------
@@ -32,27 +27,6 @@ def product(A: Numbers, B: Numbers) -> Numbers:
     # BLAS has matrices by columns: A B is the transpose of B' A', and C order becomes its order.
     found: Numbers = scipy.linalg.blas.dgemm(1.0, B.T, A.T).T
     return found
-
-
-def symmetric_product(S: Numbers, V: Numbers) -> Numbers:
-    """Return S V, where S is symmetric and its lower triangle alone is read.
-
-    Parameters
-    ----------
-    S : float64 array of shape (n, n)
-        In columns (Fortran order).
-    V : float64 array of shape (n, k)
-    """
-    # From the right: from the left OpenBLAS takes 60 times as long by a few columns.
-    found: Numbers = scipy.linalg.blas.dsymm(1.0, S, V.T, side=1, lower=1).T
-    return found
-
-
-def largest_eigenvalue(S: Numbers) -> float:
-    """Return the largest eigenvalue of a symmetric matrix (n, n)."""
-    last = (len(S) - 1, len(S) - 1)
-    values = scipy.linalg.eigvalsh(S, subset_by_index=last, check_finite=False)
-    return float(values[-1])
 
 
 STEPS = 2
@@ -78,13 +52,8 @@ class NormalEquations:
     events are new, p^3 / 3 multiplications for each regularization; in between, conjugate gradients
     with the one that was kept as preconditioner follow the sums.
 
-    Parameters
-    ----------
-    K : float64 array of shape (p, p)
-        K(Z, Z).
-    n_outputs : int
-    forgetting : float, default 1
-        The weight of an event falls by this factor with each one after it.
+    K is K(Z, Z), float64 (p, p). The weight of an event falls by the factor `forgetting` with each
+    one after it.
 
     Examples
     --------
@@ -127,15 +96,7 @@ class NormalEquations:
         return self._factor is None or self._new > GROWTH * self.weight
 
     def add(self, K: Numbers, T: Numbers) -> None:
-        """Add events, in their order.
-
-        Parameters
-        ----------
-        K : float64 array of shape (m, p)
-            K(X, Z).
-        T : float64 array of shape (m, n_outputs)
-            Their targets.
-        """
+        """Add events in their order, by K(X, Z), float64 (m, p), and targets T (m, n_outputs)."""
         m = len(K)
         w = self._forgetting ** np.arange(m - 1, -1, -1.0)
         decay = self._forgetting**m
@@ -155,12 +116,7 @@ class NormalEquations:
     def solve(self, ridges: tuple[float, ...], constant: Numbers, *, keep: int) -> Numbers:
         """Return the coefficients of each regularization, (p, len(ridges) n_outputs).
 
-        Parameters
-        ----------
-        ridges : tuple of float
-        constant : array of shape (n_outputs,)
-        keep : int
-            The regularization whose factor is kept for `refine`.
+        The factor of that numbered `keep` is kept for `refine`.
         """
         right = self._right(constant)
         self._factor = None
@@ -183,7 +139,9 @@ class NormalEquations:
         lift = self._lift()
 
         def times(V: Numbers) -> Numbers:
-            return symmetric_product(self._system, V) + lift * V
+            # From the right: from the left OpenBLAS takes 60 times as long by a few columns.
+            found: Numbers = scipy.linalg.blas.dsymm(1.0, self._system, V.T, side=1, lower=1).T
+            return found + lift * V
 
         A = A.copy()
         left = self._right(constant) - times(A)
@@ -231,27 +189,15 @@ class NormalEquations:
         """Have more centers, with the old ones first.
 
         The kernels of past events with the new centers are not known; they are taken to be those of
-        the projections on the old centers' span.
-
-        Parameters
-        ----------
-        K : float64 array of shape (p + more, p + more)
-            K(Z, Z) of all centers.
-        B : float64 array of shape (p, more)
-            ``K(Z, Z)^-1 K(Z, new)`` of the old centers.
+        the projections on the old centers' span. K is K(Z, Z) of all centers, and B (p, more) is
+        ``K(Z, Z)^-1 K(Z, new)`` of the old ones.
         """
         self._take(self, np.concatenate([np.eye(len(B)), B], axis=1), 0.0, 1.0, K)
 
     def join(self, other: NormalEquations, C: Numbers, share: float) -> None:
-        """Add what another one has of its events, on its own centers.
+        """Add what another one has of its events, on its own centers, by C = K(theirs, Z).
 
-        Parameters
-        ----------
-        other : NormalEquations
-        C : float64 array of shape (other's p, p)
-            K(theirs, Z).
-        share : float
-            Part of the other's events that are not known here.
+        `share` is the part of the other's events that are not known here.
         """
         some = scipy.linalg.solve(other._K, C, assume_a="pos", check_finite=False)
         self._take(other, some, 1.0, share, self._K)
@@ -334,16 +280,8 @@ class DirectSolver:
 
     The first function is asked. It follows every block. The others, one for each regularization,
     stay from one factorization of the equations to the next, so that their errors in between can be
-    compared; then the first becomes the best of them.
-
-    Parameters
-    ----------
-    K : float64 array of shape (p, p)
-        K(Z, Z).
-    ridges : tuple of float
-        Regularizations; of a single one there is the first function alone.
-    n_outputs : int
-    forgetting : float
+    compared; then the first becomes the best of them. Of a single regularization there is the first
+    function alone.
 
     Attributes
     ----------
@@ -376,13 +314,9 @@ class DirectSolver:
         return self.equations.nbytes + self.coefficients.nbytes
 
     def update(self, constant: Numbers, errors: Numbers) -> None:
-        """Bring the functions to the equations as they are.
+        """Bring the functions to the equations as they are, by a constant (n_outputs,).
 
-        Parameters
-        ----------
-        constant : float64 array of shape (n_outputs,)
-        errors : float64 array of shape (len(ridges),)
-            Of each regularization, so far; empty where they are not known.
+        `errors` (len(ridges),) are of each regularization, so far; empty where they are not known.
         """
         outputs = len(constant)
         if self.equations.due:
@@ -421,16 +355,7 @@ class DirectSolver:
         sums.set_outputs(ordered(sums.moments), ordered(sums.targets[None])[0])
 
     def join(self, other: DirectSolver, C: Numbers, share: float, constant: Numbers) -> None:
-        """Add the equations of another one, as of `NormalEquations.join`.
-
-        Parameters
-        ----------
-        other : DirectSolver
-        C : float64 array of shape (other's p, p)
-            K(theirs, Z).
-        share : float
-        constant : float64 array of shape (n_outputs,)
-        """
+        """Add the equations of another one, as of `NormalEquations.join`."""
         self.equations.join(other.equations, C, share)
         self.update(constant, np.zeros(0))
 

@@ -374,7 +374,8 @@ class EigenPro(OnCenters):
 
     # Columns and outputs
 
-    def _add_center_columns(self, count: int) -> None:
+    def _add_columns(self, count: int) -> None:
+        super()._add_columns(count)
         self._centered.add_columns(count)
         if self._first is not None:
             self._first.add_columns(count)

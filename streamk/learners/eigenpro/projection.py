@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
-from streamk.learners.eigenpro.direct import largest_eigenvalue, product
+from streamk.learners.eigenpro.direct import product
 from streamk.learners.eigenpro.shards import Expansion, HostExpansion
 
 Numbers = NDArray[Any]
@@ -88,28 +88,16 @@ class Preconditioner:
         return self.norm * self._s / self.tail
 
     def step_size(self, K: Numbers, K_sample: Numbers) -> float:
-        """Return the step for the sum of a batch's gradients.
-
-        Parameters
-        ----------
-        K : float64 array of shape (m, m)
-            K(X, X).
-        K_sample : float64 array of shape (m, s)
-            K(X, S).
-        """
+        """Return the step for the sum of a batch's gradients, by K(X, X) and K(X, S), float64."""
         m = len(K)
         V = product(K_sample, self._root)
-        largest = largest_eigenvalue(K - product(V, V.T))
-        return 1.0 / max(self.norm + (m - 1) * self.tail / self._s, largest)
+        (largest,) = scipy.linalg.eigvalsh(
+            K - product(V, V.T), subset_by_index=(m - 1, m - 1), check_finite=False
+        )
+        return 1.0 / max(self.norm + (m - 1) * self.tail / self._s, float(largest))
 
     def corrected(self, K_sample: Numbers, G: Numbers) -> Numbers:
-        """Return ``Q K(S, X) G``, (s, outputs): the part that P takes away, on the sample.
-
-        Parameters
-        ----------
-        K_sample : float64 array of shape (m, s)
-        G : array of shape (m, outputs)
-        """
+        """Return ``Q K(S, X) G``, (s, outputs): the part that P takes away, on the sample."""
         return product(self._root, product(self._root.T, product(K_sample.T, G)))
 
 
@@ -151,24 +139,10 @@ def interpolated(
     This is Algorithm 3 of Abedsoltan, Belkin and Pandit (2023). No matrix of points by points is
     stored; an epoch takes the time of n^2 (d + outputs) multiplications.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    X : float32 array of shape (n, d)
-        Points, at least 1.
-    sample : int64 array of shape (s,)
-        Those that the preconditioner is made of.
-    preconditioner : Preconditioner
-    theta : float64 array of shape (n, outputs)
-        Coefficients to begin with.
-    y : float64 array of shape (n, outputs)
-        Values at the points.
-    orders : iterable of int64 array of shape (n,)
-        In each of which there is an epoch.
-    batch_size : int
-    expand : callable, optional
-        Returns the function on the points with coefficients (n, outputs); one on the host by
-        default.
+    Points X (n, d) are float32, at least 1, and `sample` (s,) are those that the preconditioner is
+    made of. From coefficients theta (n, outputs) on the function goes toward values y (n, outputs),
+    float64, by an epoch in each of the orders (n,). `expand` returns the function on the points
+    with coefficients (n, outputs); one on the host by default.
 
     Examples
     --------
@@ -205,10 +179,7 @@ EPOCHS = 2
 class ExactProjection:
     """The solution by Cholesky's factor (Abedsoltan, Belkin and Pandit 2023, Algorithm 1).
 
-    Parameters
-    ----------
-    K : float64 array of shape (p, p)
-        K(Z, Z), of centers that are `apart`.
+    K is K(Z, Z), float64 (p, p), of centers that are `apart`.
     """
 
     def __init__(self, K: Numbers) -> None:
@@ -220,18 +191,9 @@ class ExactProjection:
         return int(self._factor.nbytes)
 
     def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
-        """Return theta (p, outputs) of ``K(Z, Z) theta = h``.
+        """Return theta (p, outputs) of ``K(Z, Z) theta = h``, float64.
 
-        Parameters
-        ----------
-        Z : float32 array of shape (p, d)
-            The centers.
-        h : float64 array of shape (p, outputs)
-            Values of a function at these.
-        start : float64 array of shape (p, outputs)
-            A guess at theta.
-        turn : int
-            Count of projections before this one.
+        `start` is a guess at theta, and `turn` the count of projections before this one.
         """
         return np.asarray(scipy.linalg.cho_solve((self._factor, True), h, check_finite=False))
 
@@ -239,18 +201,7 @@ class ExactProjection:
 class InexactProjection:
     """Two passes of EigenPro 2.0 over the centers (Algorithm 3), which store no kernel matrix.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    sample : int64 array of shape (s,)
-        The centers that the preconditioner is made of.
-    preconditioner : Preconditioner
-        Of these.
-    batch_size : int
-    seed : int
-        Of the order in which the centers are taken.
-    expand : callable, optional
-        As of `interpolated`, on the centers.
+    The seed is that of the order in which the centers are taken, `expand` as of `interpolated`.
     """
 
     def __init__(
@@ -294,12 +245,8 @@ def apart(K: Numbers, scale: float | None = None) -> Numbers:
     They are the pivots of a Cholesky factorization with diagonal pivoting, up to the one whose
     squared distance from the span of those before is below 1e-6 of the scale.
 
-    Parameters
-    ----------
-    K : float64 array of shape (p, p)
-        K(Z, Z), or its Schur complement where more centers are there.
-    scale : float, optional
-        Squared norm of a center's kernel; by default the largest number on the diagonal.
+    K is K(Z, Z), or its Schur complement where more centers are there. The scale is the squared
+    norm of a center's kernel; by default the largest number on the diagonal.
 
     Examples
     --------

@@ -159,20 +159,9 @@ class CenterSelection:
     def load(
         self, arrays: Mapping[str, Numbers], sizes: Mapping[str, int], labels: Domain, owner: str
     ) -> None:
-        """Take what `arrays` gave.
+        """Take what `arrays` gave, or raise StateError if it does not fit.
 
-        Parameters
-        ----------
-        arrays : mapping of str to array
-        sizes : mapping of str to int
-            "columns", and "first", the events.
-        labels : Domain
-        owner : str
-
-        Raises
-        ------
-        StateError
-            If an array is missing, of another shape or out of its domain.
+        Sizes that are known are "columns", and "first", the events.
         """
         declared = [Declared("fixed", "float32", ("fixed", "columns"))]
         if sizes["first"]:

@@ -25,13 +25,6 @@ Call = tuple[Any, ...]
 class HostCenters(Centers):
     """Centers on the host, by their slots: the places in the order in which they were added.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    capacity : int
-        The most centers.
-    n_columns, n_outputs : int
-
     Examples
     --------
     >>> from streamk.kernels import Gaussian
@@ -44,10 +37,6 @@ class HostCenters(Centers):
            [0.]])
     """
 
-    def __init__(self, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int) -> None:
-        super().__init__(kernel, capacity, n_columns=n_columns, n_outputs=n_outputs)
-        self._of = kernel
-
     def add(self, X: Numbers, A: Numbers) -> None:
         """Add centers X (n, d) with coefficients A (n, outputs), up to the capacity."""
         self.append(X, np.zeros(len(X)), A)
@@ -57,33 +46,16 @@ class HostCenters(Centers):
         return HostExpansion(self._of, self.points, A)
 
     def values(self, Y: Numbers, W: Numbers, *, dtype: DTypeLike = np.float32) -> Numbers:
-        """Return the values at the centers of another function, ``K(Z, Y) W``.
+        """Return the values ``K(Z, Y) W`` at the centers of another function, float64 (p, outputs).
 
-        Parameters
-        ----------
-        Y : float32 array of shape (n, d)
-            The other's centers.
-        W : array of shape (n, outputs)
-            Their coefficients.
-        dtype : {float32, float64}, default float32
-            As of `streamk.kernels.Kernel.product`.
-
-        Returns
-        -------
-        float64 array of shape (p, outputs)
+        Its centers are Y (n, d), float32, with coefficients W (n, outputs). The dtype is that of
+        `streamk.kernels.Kernel.product`.
         """
         return self._of.product(self.points, Y, W, dtype=dtype)
 
 
 class HostExpansion:
-    """A function on points of the host, which are left where they are.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    X : float32 array of shape (n, d)
-    A : array of shape (n, outputs)
-    """
+    """A function on points X (n, d) of the host, float32, which are left where they are."""
 
     def __init__(self, kernel: Kernel, X: Numbers, A: Numbers) -> None:
         self._kernel, self._X = kernel, X
@@ -101,29 +73,19 @@ class HostExpansion:
         return self._kernel.product(X, self._X, self._A, dtype=np.float32)
 
 
-class Divided(Protocol):
-    """A function that knows its parts."""
-
-    def part(self, s: int) -> Call:
-        """Return the arguments of `Shard.write` that make the part of shard s anew."""
-        ...
-
-
 class Shards(Protocol):
     """Several `Shard`, each on its device or in its process, that work at the same time."""
 
     def __len__(self) -> int: ...
 
-    def enter(self, function: Divided) -> int:
+    def enter(self, function: ShardedCenters) -> int:
         """Return a number for a function. Its parts are dropped when it is garbage."""
-        ...
 
     def ask(self, method: str, each: Sequence[Call]) -> list[Any]:
         """Call a method of `Shard` on all shards, each with its arguments.
 
         It comes back when all are done. A call may be repeated, if a shard is lost and made anew.
         """
-        ...
 
 
 class _Part:
@@ -196,19 +158,9 @@ class Shard:
             self._parts[number] = _Part(some.kernel, some.X, self._put(A))
 
     def outputs(self, number: int, slots: Numbers, A: Numbers, X: Numbers) -> Callable[[], Numbers]:
-        """Replace the coefficients of some slots, then begin to evaluate the part.
+        """Replace coefficients of slots (m,) by A (m, outputs), then begin to evaluate the part.
 
-        Parameters
-        ----------
-        number : int
-        slots : int64 array of shape (m,)
-        A : float32 array of shape (m, outputs)
-        X : float32 array of shape (n, d)
-
-        Returns
-        -------
-        callable
-            It waits, and returns the outputs of the part, float64 (n, outputs).
+        Returns what waits, and returns the outputs of the part for X (n, d), float64 (n, outputs).
         """
         part, put = self._parts[number], self._put
         with self._backend.current():
@@ -219,20 +171,9 @@ class Shard:
     def values(
         self, number: int, Y: Numbers, W: Numbers, dtype: DTypeLike
     ) -> Callable[[], Numbers]:
-        """Begin to evaluate ``K(Z, Y) W`` at the centers Z of the part.
+        """Begin to evaluate ``K(Z, Y) W`` in a dtype at the centers Z of the part.
 
-        Parameters
-        ----------
-        number : int
-        Y : float32 array of shape (n, d)
-        W : array of shape (n, outputs)
-        dtype : {float32, float64}
-            Of the evaluation.
-
-        Returns
-        -------
-        callable
-            It waits, and returns the values, float64 (centers, outputs).
+        Returns what waits, and returns the values, float64 (centers, outputs).
         """
         part = self._parts[number]
         with self._backend.current():
@@ -257,13 +198,7 @@ class Shard:
 
 
 class DeviceShards:
-    """Shards on devices of this process.
-
-    Parameters
-    ----------
-    backends : sequence of Backend
-        One for each device.
-    """
+    """Shards on devices of this process, of which each has a backend."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self._shards = [Shard(backend) for backend in backends]
@@ -272,7 +207,7 @@ class DeviceShards:
     def __len__(self) -> int:
         return len(self._shards)
 
-    def enter(self, function: Divided) -> int:
+    def enter(self, function: ShardedCenters) -> int:
         """Return a number for a function, as of `Shards`."""
         number = next(self._numbers)
         weakref.finalize(function, self._drop, number).atexit = False
@@ -304,13 +239,6 @@ class ShardedCenters:
     bit for bit. Points and coefficients are kept on the host, too, so a shard that is lost can be
     made anew; coefficients that change go to the shards when outputs are asked for.
 
-    Parameters
-    ----------
-    shards : Shards
-    kernel : Kernel
-    capacity : int
-    n_columns, n_outputs : int
-
     Examples
     --------
     >>> from streamk.backends import select
@@ -326,7 +254,7 @@ class ShardedCenters:
     def __init__(
         self, shards: Shards, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int
     ) -> None:
-        self._shards, self._kernel, self._capacity = shards, kernel, capacity
+        self._shards, self._kernel, self.capacity = shards, kernel, capacity
         self._n = 0
         self._X = np.zeros((0, n_columns), np.float32)
         self._A = np.zeros((0, n_outputs), np.float32)
@@ -341,11 +269,6 @@ class ShardedCenters:
     def n_outputs(self) -> int:
         """Outputs of the function."""
         return self._A.shape[1]
-
-    @property
-    def capacity(self) -> int:
-        """The most centers."""
-        return self._capacity
 
     @property
     def nbytes(self) -> int:
@@ -365,7 +288,7 @@ class ShardedCenters:
         """Add centers X (n, d) with coefficients A (n, outputs), up to the capacity."""
         first, n = self._n, self._n + len(X)
         if n > len(self._X):
-            more = min(max(n, 2 * first), self._capacity) - len(self._X)
+            more = min(max(n, 2 * first), self.capacity) - len(self._X)
             self._X, self._A = (np.pad(old, ((0, more), (0, 0))) for old in (self._X, self._A))
         self._X[first:n], self._A[first:n] = X, A
         self._n = n
@@ -431,12 +354,8 @@ class ShardedCenters:
 
     # Shards
 
-    def part(self, s: int) -> Call:
-        """Return the arguments of `Shard.write` that make the part of shard s anew."""
-        return self._part(s, 0)
-
-    def _part(self, s: int, first: int) -> Call:
-        """Return the arguments of `Shard.write` for the slots from `first` on."""
+    def part(self, s: int, first: int = 0) -> Call:
+        """Return the arguments of `Shard.write` for the slots of shard s from `first` on."""
         slots = self._slots(s, first)
         rounds, rest = divmod(first, BLOCK * len(self._shards))
         before = rounds * BLOCK + min(max(0, rest - s * BLOCK), BLOCK)
@@ -445,7 +364,7 @@ class ShardedCenters:
     def _write(self, first: int) -> None:
         """Tell the shards of points and coefficients from slot `first` on."""
         if self._n:
-            self._ask("write", partial(self._part, first=first))
+            self._ask("write", partial(self.part, first=first))
         if not first:
             self._changed.clear()
 
@@ -469,14 +388,8 @@ Expansion: TypeAlias = HostExpansion | ShardedCenters
 """A function ``f(x) = sum of a_j k(x, z_j)`` whose coefficients change."""
 
 
-class Placement(Protocol):
-    """A maker of centers, which decides on their place."""
-
-    def __call__(
-        self, kernel: Kernel, capacity: int, *, n_columns: int, n_outputs: int
-    ) -> PlacedCenters:
-        """Return no centers yet, with room for so many."""
-        ...
+Placement: TypeAlias = Callable[..., PlacedCenters]
+"""A maker of centers of a kernel, with the arguments of `Centers`, which decides on their place."""
 
 
 def placement(backend: str, devices: int | None, shards: Shards | None) -> Placement:

@@ -55,16 +55,8 @@ class GrowingFeatures:
     becomes a landmark of it. Its coordinate, orthogonal to the span of those before, becomes a
     feature of the events of s; for all others it is 0.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    centers : array of shape (c, d)
-    landmarks : sequence of c arrays of shape (m, d)
-    maps : sequence of c arrays of shape (m, rank)
-    room : int
-        How many landmarks all clusters together may gain.
-    tol : float
-        Schur complement that an event must exceed to become one.
+    Clusters with centers (c, d) have landmarks (m, d) and maps (m, rank) each. All together may
+    gain as many landmarks as there is `room`.
     """
 
     TYPE = "growing-features"
@@ -292,22 +284,11 @@ _OF_CLUSTER = (
 )
 
 
-Served = Sequence[tuple[Matrix, Matrix]]
-"""Landmarks and coefficients of each cluster."""
-
-
 class ClusteredFunction:
     """Features, their coefficients, and how many events each cluster has had since they were made.
 
-    Parameters
-    ----------
-    features : GrowingFeatures
-    optimizer : Optimizer
-        Of so many coefficients.
-    sizes : array of shape (c,)
-        Points of each cluster that the features were made of.
-    error : float, optional
-        Of the kernel of events held back then.
+    They were made of points of which the clusters had `sizes` (c,); the kernel of events held back
+    then had the `error`.
     """
 
     TYPE = "clustered-function"
@@ -377,10 +358,6 @@ class ClusteredFunction:
         self.seen += np.bincount(labels, minlength=len(self.seen))
         return F
 
-    def widen(self, W: Matrix) -> None:
-        """Take coefficients of more outputs."""
-        self.optimizer.W = W
-
     def decide(self, X: Matrix) -> Matrix:
         """Return the outputs (n, outputs) of events."""
         return self.optimizer.outputs(self.features.transform(X, self.features.nearest(X)))
@@ -389,7 +366,16 @@ class ClusteredFunction:
         """Return what `decide` says now but for rounding, whatever is learned later."""
         kernel, centers = self.features.kernel, self.features.centers
         served = [self.features.expanded(s, self.optimizer.W) for s in range(len(self.features))]
-        return lambda X: _decided(kernel, X, nearest(X, centers), served)
+
+        def decide(X: Matrix) -> Matrix:
+            F = np.zeros((len(X), served[0][1].shape[1]))
+            for s, rows in by_cluster(nearest(X, centers)):
+                landmarks, coefficients = served[s]
+                if len(landmarks):
+                    F[rows] = kernel.product(X[rows], landmarks, coefficients)
+            return F
+
+        return decide
 
     def add_columns(self, count: int) -> None:
         """Append columns that were zero in all events so far."""
@@ -414,17 +400,7 @@ class ClusteredFunction:
     def from_state(cls, state: State, optimizer: Optimizer, columns: int) -> Self:
         """Return the function whose state this is, with an optimizer that has learned nothing.
 
-        Parameters
-        ----------
-        state : State
-        optimizer : Optimizer
-        columns : int
-            Those that events have.
-
-        Raises
-        ------
-        StateError
-            If it is the state of something else, or its arrays do not fit.
+        Raises `StateError` if it does not fit, or events have so many columns and it others.
         """
         header: Any = state.expect(cls.TYPE).header
         features = GrowingFeatures.from_state(state.child("features"))
@@ -450,13 +426,3 @@ _DECLARED = (
     Declared("sizes", "int64", ("clusters",), _EVENTS),
     Declared("seen", "int64", ("clusters",), _EVENTS),
 )
-
-
-def _decided(kernel: Kernel, X: Matrix, labels: Labels, served: Served) -> Matrix:
-    """Return the outputs (n, outputs) of events of clusters."""
-    F = np.zeros((len(X), served[0][1].shape[1]))
-    for s, rows in by_cluster(labels):
-        landmarks, coefficients = served[s]
-        if len(landmarks):
-            F[rows] = kernel.product(X[rows], landmarks, coefficients)
-    return F

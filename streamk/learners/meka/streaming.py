@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
-from streamk.declared import NON_NEGATIVE, count, number, reading
+from streamk.declared import NON_NEGATIVE, count, number
 from streamk.errors import InvalidInput, StateError
 from streamk.factorization.checks import checked_kernel
-from streamk.features.columns import Column, column_keys
+from streamk.features.columns import Column
 from streamk.kernels import Kernel
 from streamk.learners.common.classes import MOST_CLASSES, Label, widened
 from streamk.learners.common.merging import merge_by_events
@@ -39,42 +40,44 @@ from streamk.state import State
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Refactorization:
-    """A new factorization of a buffer, by the data as they were when it was begun."""
+def refactorized(
+    recipe: Mapping[str, Any],
+    X: Matrix,
+    y: Matrix,
+    held_back: Matrix,
+    decide: Callable[[Matrix], Matrix],
+    optimizer: Optimizer,
+    n_steps: int,
+) -> ClusteredFunction:
+    """Factorize a buffer, carry the function so far over, and solve for the buffer anew.
 
-    recipe: Mapping[str, Any]
-    """The options of `GrowingFeatures.of`."""
-    X: Matrix
-    """The buffer's events (n, d)."""
-    y: Matrix
-    held_back: Matrix
-    decide: Callable[[Matrix], Matrix]
-    """The function so far."""
-    optimizer: Optimizer
-    """One that has learned nothing."""
-    n_steps: int
-    """Steps so far."""
+    Parameters
+    ----------
+    recipe : mapping
+        The options of `GrowingFeatures.of`.
+    X, y : arrays of shape (n, d) and (n,)
+        The buffer.
+    held_back : array of shape (m, d)
+    decide : callable
+        The function so far, after so many steps.
+    optimizer : Optimizer
+        One that has learned nothing.
 
-    def made(self) -> ClusteredFunction:
-        """Factorize, carry the function over, and solve for the buffer anew.
-
-        Raises
-        ------
-        InvalidInput
-            If the function is not finite at the buffer's events.
-        """
-        F = self.decide(self.X)
-        if not np.isfinite(F).all():
-            raise InvalidInput(
-                "predictions of the events to factorize overflowed; scale the labels, or take a "
-                "smaller step"
-            )
-        features, sizes = GrowingFeatures.of(self.X, **self.recipe)
-        Phi = features.transform(self.X, features.nearest(self.X))
-        self.optimizer.begin(projected(Phi, F, RIDGE), Phi, self.y, self.n_steps)
-        error = kernel_error(features, self.held_back)
-        return ClusteredFunction(features, self.optimizer, sizes, error)
+    Raises
+    ------
+    InvalidInput
+        If the function is not finite at the buffer's events.
+    """
+    F = decide(X)
+    if not np.isfinite(F).all():
+        raise InvalidInput(
+            "predictions of the events to factorize overflowed; scale the labels, or take a "
+            "smaller step"
+        )
+    features, sizes = GrowingFeatures.of(X, **recipe)
+    Phi = features.transform(X, features.nearest(X))
+    optimizer.begin(projected(Phi, F, RIDGE), Phi, y, n_steps)
+    return ClusteredFunction(features, optimizer, sizes, kernel_error(features, held_back))
 
 
 def kernel_error(features: GrowingFeatures, X: Matrix) -> float | None:
@@ -375,7 +378,8 @@ class StreamingMeka(OnEmbeddedFeatures):
             "room": self.growth,
             "tol": self.tol,
         }
-        new = Refactorization(
+        make = partial(
+            refactorized,
             recipe,
             *self._buffer.events(),
             self._held_back.events()[0],
@@ -383,7 +387,7 @@ class StreamingMeka(OnEmbeddedFeatures):
             self._make_optimizer(),
             self._function.optimizer.n_steps,
         )
-        self._next = Replacement(self._clock + self.swap_delay, new.made)
+        self._next = Replacement(self._clock + self.swap_delay, make)
 
     def _take_over(self, new: Replacement[ClusteredFunction]) -> None:
         """Go on with the new factorization."""
@@ -407,10 +411,7 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     # Columns and outputs
 
-    def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero."""
-        columns, count = (*(self.columns or ()), *names), len(names)
-        column_keys(columns)
+    def _add_columns(self, count: int) -> None:
         if self._function is None:
             room = self.rank * self.n_clusters
             features = GrowingFeatures.empty(self.kernel, count, room=room, tol=self.tol)
@@ -423,14 +424,13 @@ class StreamingMeka(OnEmbeddedFeatures):
         self._held_back.add_columns(count)
         if self._next is not None:
             self._next.then(lambda new: new.add_columns(count))
-        self._columns = columns
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
         outputs, loss = self._n_outputs(), self.loss
 
         def fit(function: ClusteredFunction) -> None:
-            function.widen(widened(function.optimizer.W, outputs, loss))
+            function.optimizer.W = widened(function.optimizer.W, outputs, loss)
 
         if self._function is not None and self._function.optimizer.n_outputs < outputs:
             fit(self._function)
@@ -446,7 +446,8 @@ class StreamingMeka(OnEmbeddedFeatures):
         """
         header = {
             **self._header(),
-            **{name: getattr(self, name) for name in (*_COUNTS, "error")},
+            "n_factorizations": self.n_factorizations,
+            "error": self.error,
             "clock": self._clock,
             "began": self._began,
             "next": None,
@@ -462,17 +463,14 @@ class StreamingMeka(OnEmbeddedFeatures):
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the learner whose state this is."""
-        state.expect(cls.TYPE)
+        learner, owner = cls._from_header(state), cls._owner()
         header: Any = state.header
-        with reading(_OWNER):
-            learner = cls._new(header)
-        for name in (*_COUNTS, "n_events"):
-            setattr(learner, name, count(header, name, _OWNER))
-        learner._clock, learner._began = (count(header, name, _OWNER) for name in _CLOCKS)
+        learner.n_factorizations = count(header, "n_factorizations", owner)
+        learner._clock, learner._began = (count(header, name, owner) for name in ("clock", "began"))
         if learner._began > learner._clock:
-            raise StateError(f"'began' of {_OWNER} is above its 'clock'; it is damaged")
+            raise StateError(f"'began' of {owner} is above its 'clock'; it is damaged")
         if header.get("error") is not None:
-            learner.error = number(header, "error", _OWNER, NON_NEGATIVE)
+            learner.error = number(header, "error", owner, NON_NEGATIVE)
         if learner.columns is not None:
             learner._function = learner._made(state.child("function"))
             if header.get("next") is not None:
@@ -507,8 +505,3 @@ class StreamingMeka(OnEmbeddedFeatures):
         """Return what the buffer of another learner has of its last events, and their labels."""
         held_back = events // _HELD_BACK
         return other._buffer.events(other._buffer.seen - events + held_back)
-
-
-_COUNTS = ("n_factorizations",)
-_CLOCKS = ("clock", "began")
-_OWNER = "this 'streaming-meka' state"
