@@ -15,17 +15,19 @@ from streamk.declared import Declared, Domain, number, reading, taken
 from streamk.errors import InvalidInput, shown
 from streamk.factorization import solving
 from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
-from streamk.factorization.checks import check_choice, check_positive, columns_of, indices_of
+from streamk.factorization.checks import columns_of, indices_of
 from streamk.factorization.clusters import ClusteredMatrix, Clusters, by_cluster, divided
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Numbers, checked_points
 from streamk.landmarks.selection import check_count
+from streamk.options import Choice, Real
 from streamk.state import State
 
 _ENTRIES = 1 << 22
 """Entries of the kernel matrix that `error` has at a time, about."""
 _COORDINATES = 1 << 18
 """Coordinates of points that `approximate` has at a time, about."""
+_POSITIVE = Real(open_below=True)
 _OWNER = "a MEKA's damaged state"
 _DECLARED = (
     Declared("centers", "float64", ("clusters", "columns")),
@@ -149,17 +151,10 @@ class Meka(ClusteredMatrix):
     def error(self, n_rows: int = 1000, seed: int = 0) -> float:
         """Return the error ``|G - G~|_F / |G|_F`` on all columns of rows drawn at random (§6.1).
 
-        Parameters
-        ----------
-        n_rows : int, default 1000
-            All of them if there are fewer.
-        seed : int, default 0
+        They are all rows if there are fewer.
         """
-        check_count("n_rows", n_rows)
-        check_count("seed", seed, least=0)
         self._check_rows()
-        random = np.random.Generator(np.random.Philox(seed))
-        drawn = random.choice(self.n, min(n_rows, self.n), replace=False)
+        drawn = self._drawn(n_rows, seed)
         missed = total = 0.0
         step = max(1, _ENTRIES // max(map(len, self.clusters.rows)))
         for s in range(self.n_clusters):
@@ -217,7 +212,7 @@ class Meka(ClusteredMatrix):
         InvalidInput
             If lam is not a positive number, or weights are none.
         """
-        check_positive("lam", lam)
+        _POSITIVE.check("lam", lam)
         self._check_rows()
         W, shift, _ = solving.weighted(self._W, float(lam), self.shift, weights)
         return solving.definite(W, self._L, shift)
@@ -259,9 +254,9 @@ class Meka(ClusteredMatrix):
             If an argument cannot be used, a larger residual is left, as of a matrix that is
             singular, or "cg" is asked of one that is not positive definite.
         """
-        check_positive("lam", lam)
+        _POSITIVE.check("lam", lam)
         if method is not None:
-            check_choice("method", method, solving.METHODS)
+            Choice(choices=solving.METHODS).check("method", method)
         self._check_rows()
         Y = columns_of(y, self.n, "y")
         W, shift, scale = solving.weighted(self._W, float(lam), self.shift, weights)
@@ -317,20 +312,11 @@ class Meka(ClusteredMatrix):
         return self._L.times(self._W.down(np.ascontiguousarray(columns_of(alpha, self.n, "alpha"))))
 
     def predict(self, X: ArrayLike, beta: ArrayLike) -> Numbers:
-        """Return the approximate kernel between points and those of the matrix, times alpha.
+        """Return the approximate kernel between points X (m, d) and the matrix's, times alpha.
 
         It is ``W L W^T`` alone: a `shift` of the diagonal, as noise, says nothing of new points.
-        A row's result is the same, bit for bit, in whatever batch it comes.
-
-        Parameters
-        ----------
-        X : array of shape (m, d)
-        beta : array of shape (rank,) or (rank, p)
-            What `weights` returns of alpha.
-
-        Returns
-        -------
-        float64 array of shape (m,) or (m, p)
+        Beta (rank,) or (rank, p) is what `weights` returns of alpha; the result is float64, (m,) or
+        (m, p). A row's is the same, bit for bit, in whatever batch it comes.
         """
         B = columns_of(beta, self.rank, "beta", "directions")
         points, labels = self._placed(X)
@@ -368,17 +354,9 @@ class Meka(ClusteredMatrix):
         return root
 
     def pairwise(self, X: ArrayLike, Y: ArrayLike | None = None) -> Numbers:
-        """Return the approximate kernel ``w(x)^T L w(y)`` between points, without the shift.
+        """Return the approximate kernel ``w(x)^T L w(y)`` of points, without the shift, (m, p).
 
-        Parameters
-        ----------
-        X : array of shape (m, d)
-        Y : array of shape (p, d), optional
-            `X` by default.
-
-        Returns
-        -------
-        float64 array of shape (m, p)
+        Points are X (m, d) and Y (p, d), which is `X` by default.
         """
         sides = [self.coordinates(X)]
         sides.append(sides[0] if Y is None else self.coordinates(Y))
@@ -420,13 +398,7 @@ class Meka(ClusteredMatrix):
 
     @classmethod
     def from_state(cls, state: State, threads: int | None = None) -> Meka:
-        """Return what `state` was made of.
-
-        Raises
-        ------
-        StateError
-            If it is the state of something else or is damaged.
-        """
+        """Return what `state` was made of, or raise StateError if it is damaged or another's."""
         state.expect("meka")
         with reading("a MEKA's state"):  # damage is one of many errors
             return cls(**_parts_of(state, threads))

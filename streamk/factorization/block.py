@@ -10,17 +10,11 @@ import scipy
 from numpy.typing import ArrayLike
 
 from streamk.errors import InvalidInput, shown
-from streamk.factorization.checks import (
-    check_number,
-    check_size,
-    checked_kernel,
-    columns_of,
-    indices_of,
-)
+from streamk.factorization.checks import check_size, checked_kernel, columns_of, indices_of
 from streamk.factorization.clusters import ClusteredMatrix, Labels, by_cluster, clustered
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Indices, Numbers, checked_points
-from streamk.landmarks.selection import check_count
+from streamk.options import Real
 
 _PAIRS = 256
 """Pairs of points whose kernels are evaluated together, with those between all of the points."""
@@ -53,29 +47,16 @@ class BlockKernel(ClusteredMatrix):
     def block(self, s: int) -> Numbers:
         """Return the kernel between the points of cluster s.
 
-        Raises
-        ------
-        InvalidInput
-            If it took more than 4 GiB, which 23,170 points do.
+        Raises `InvalidInput` if it took more than 4 GiB, which 23,170 points do.
         """
         return _block(self.points, self.kernel, self.rows(s))
 
     def matvec(self, v: ArrayLike) -> Numbers:
-        """Return the matrix times a vector or vectors, without forming a block.
-
-        Parameters
-        ----------
-        v : array of shape (n,) or (n, p)
-
-        Returns
-        -------
-        float64 array of the shape of `v`
-        """
+        """Return the matrix times v, (n,) or (n, p), float64, without forming a block."""
         V = columns_of(v, self.n, "v")
         return self._product(self.points, self.labels, V)
 
-    def __matmul__(self, v: ArrayLike) -> Numbers:
-        return self.matvec(v)
+    __matmul__ = matvec
 
     def approximate(self, rows: ArrayLike, columns: ArrayLike) -> Numbers:
         """Return entries of the matrix; rows and columns are broadcast against each other.
@@ -103,16 +84,9 @@ class BlockKernel(ClusteredMatrix):
     def error(self, n_rows: int = 1_000, seed: int = 0) -> float:
         """Return the error over rows drawn at random, in the Frobenius norm and relative to it.
 
-        Parameters
-        ----------
-        n_rows : int, default 1000
-            All rows if there are no more.
-        seed : int, default 0
+        They are all rows if there are no more.
         """
-        check_count("n_rows", n_rows)
-        check_count("seed", seed, least=0)
-        random = np.random.Generator(np.random.Philox(seed))
-        chosen = np.sort(random.choice(self.n, min(n_rows, self.n), replace=False))
+        chosen = np.sort(self._drawn(n_rows, seed))
         within = between = 0.0
         step = max(1, _ENTRIES // self.n)
         for first in range(0, len(chosen), step):
@@ -158,19 +132,11 @@ class BlockKernel(ClusteredMatrix):
         return solve_blocks(self.points, self.kernel, self.clusters.rows, lam, y)
 
     def predict(self, Y: ArrayLike, alpha: ArrayLike) -> Numbers:
-        """Return the approximate kernel between new points and these, times alpha.
+        """Return the approximate kernel between new points Y (m, d) and these, times alpha.
 
         A new point belongs to the cluster with the nearest centre, and its kernel with the points
-        of all others counts as 0. Its prediction is the same in whatever batch it comes.
-
-        Parameters
-        ----------
-        Y : array of shape (m, d)
-        alpha : array of shape (n,) or (n, p)
-
-        Returns
-        -------
-        float64 array of shape (m,) or (m, p)
+        of all others counts as 0. With alpha (n,) or (n, p) predictions are float64, (m,) or (m,
+        p), each the same in whatever batch it comes.
         """
         A, new = columns_of(alpha, self.n, "alpha"), checked_points(Y, "Y", least=0)
         return self._product(new, self.clusters.nearest(new), A)
@@ -236,7 +202,7 @@ def solve_blocks(
     points: Numbers, kernel: Kernel, parts: Sequence[Indices], lam: float, y: ArrayLike
 ) -> Numbers:
     """Return the solution of ``(lam I + K) alpha = y`` within each part of the points."""
-    check_number("lam", lam)
+    Real().check("lam", lam)
     alpha = np.empty_like(Y := columns_of(y, len(points), "y"))
     for rows in parts:
         K = _block(points, kernel, rows).T  # symmetric, and in the order of LAPACK without a copy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from streamk.errors import InvalidInput
 from streamk.kernels import Kernel
 from streamk.landmarks.matrices import Indices, Numbers, numbers
 from streamk.landmarks.methods import LIMIT
-from streamk.options import Choice, Real
 
 LARGEST = 1e50
 """Value of a point up to which distances are sound."""
@@ -29,21 +27,6 @@ def checked_kernel(kernel: Any) -> Kernel:
             "its matrix: take another, such as Gaussian"
         )
     return kernel
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Raise InvalidInput unless an option is one of a few words."""
-    Choice(choices=tuple(choices)).check(name, value)
-
-
-def check_number(name: str, value: Any, least: float = 0.0) -> None:
-    """Raise InvalidInput unless an option is a finite number of at least so much."""
-    Real(least=least).check(name, value)
-
-
-def check_positive(name: str, value: Any) -> None:
-    """Raise InvalidInput unless an option is a finite number above 0."""
-    Real(open_below=True).check(name, value)
 
 
 def indices_of(some: ArrayLike) -> Indices:

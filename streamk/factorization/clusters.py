@@ -117,6 +117,14 @@ class ClusteredMatrix:
         """Return the points of a cluster, ascending."""
         return self.clusters.rows[s]
 
+    def _drawn(self, n_rows: int, seed: int) -> Indices:
+        """Return rows drawn at random, or all if there are no more."""
+        check_count("n_rows", n_rows)
+        check_count("seed", seed, least=0)
+        random = np.random.Generator(np.random.Philox(seed))
+        drawn: Indices = random.choice(self.n, min(n_rows, self.n), replace=False)
+        return drawn
+
 
 def clustered(
     X: ArrayLike,

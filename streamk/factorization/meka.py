@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy
@@ -18,13 +18,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from streamk.errors import BackendUnavailable
 from streamk.factorization.approximation import Meka
 from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
-from streamk.factorization.checks import check_choice, check_number, checked_kernel
+from streamk.factorization.checks import checked_kernel
 from streamk.factorization.clusters import Clusters, clustered
 from streamk.kernels import Kernel
 from streamk.kernels.base import check_dtype
 from streamk.landmarks import METHODS
 from streamk.landmarks.matrices import Numbers, checked_points
-from streamk.landmarks.selection import check_count
+from streamk.options import Checked, Choice, Real, Whole
 
 RULES = ("same", "size", "spectrum")
 
@@ -141,13 +141,6 @@ def by_leverage(
     return rows, 1.0 / np.sqrt(chance[rows])
 
 
-def link(one: Sample, other: Sample, kernel: Kernel) -> Numbers:
-    """Return L(s, t), (rank of s, rank of t): the least squares solution on the sampled block."""
-    G = kernel.pairwise(one.points, other.points)
-    L: Numbers = one.inverse @ G @ other.inverse.T
-    return L
-
-
 LANDMARKS = {
     "uniform": "uniform",
     "k_means": "k-means",
@@ -235,19 +228,10 @@ def leading_directions(
 ) -> Basis:
     """Return directions of the cluster of points X (n, d), more than `rank` if there are.
 
-    Parameters
-    ----------
-    others : array of shape (m, d)
-        Points of other clusters at whose columns the basis looks, too (§7.2); none for the
-        columns of the cluster alone.
-    share : float
-        How many points each of those stands for.
-    method : str
-        One of `BASES`.
-    rank : int
-        Of the randomized SVD.
-    landmarks : int
-        At most so many are chosen.
+    The basis looks at the columns of `others` (m, d), too, points of other clusters (§7.2), each of
+    which stands for a share of them; there are none for the columns of the cluster alone. The
+    method is one of `BASES`, the rank that of the randomized SVD, and at most so many landmarks are
+    chosen.
     """
     found, root, F = _factor(X, kernel, method, rank, min(landmarks, len(X)), seed, threads)
     if not len(others):
@@ -418,8 +402,8 @@ def meka(
     True
     """
     plan = _Plan(
-        kernel, rank, basis, oversampling, columns, rank_rule, link_samples, sampling, threshold,
-        seed, threads,
+        checked_kernel(kernel), rank, basis, oversampling, columns, rank_rule, link_samples,
+        sampling, threshold, seed, threads,
     )  # fmt: skip
     points, real = checked_points(X, "X"), check_dtype(dtype)
     clusters = clustered(points, n_clusters, seed=seed, threads=threads)
@@ -438,32 +422,20 @@ def meka(
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Plan(Checked):
     """The options of `meka`, checked, and the steps that they rule."""
 
     kernel: Kernel
-    rank: int
-    basis: str
-    oversampling: float
-    columns: str
-    rank_rule: str
-    link_samples: float
-    sampling: str
-    threshold: float
-    seed: int
+    rank: Annotated[int, Whole(most=None)]
+    basis: Annotated[str, Choice(choices=BASES)]
+    oversampling: Annotated[float, Real(least=1.0)]
+    columns: Annotated[str, Choice(choices=COLUMNS)]
+    rank_rule: Annotated[str, Choice(choices=RULES)]
+    link_samples: Annotated[float, Real()]
+    sampling: Annotated[str, Choice(choices=SAMPLINGS)]
+    threshold: Annotated[float, Real()]
+    seed: Annotated[int, Whole(least=0, most=None)]
     threads: int | None
-
-    def __post_init__(self) -> None:
-        checked_kernel(self.kernel)
-        check_count("rank", self.rank)
-        check_count("seed", self.seed, least=0)
-        check_choice("basis", self.basis, BASES)
-        check_choice("columns", self.columns, COLUMNS)
-        check_choice("rank_rule", self.rank_rule, RULES)
-        check_choice("sampling", self.sampling, SAMPLINGS)
-        check_number("oversampling", self.oversampling, 1.0)
-        check_number("link_samples", self.link_samples, 0.0)
-        check_number("threshold", self.threshold, 0.0)
 
     def bases(self, points: Numbers, clusters: Clusters) -> list[Basis]:
         """Return each cluster's directions, as many as the rule gives it."""
@@ -516,7 +488,11 @@ class _Plan:
         apart = np.argwhere(np.triu(near, 1))
 
         def made(s: int, t: int) -> Numbers:
-            return bases[s].link if s == t else link(samples[s], samples[t], self.kernel)
+            if s == t:
+                return bases[s].link
+            one, other = samples[s], samples[t]  # the least squares solution on their block
+            G = self.kernel.pairwise(one.points, other.points)
+            return np.asarray(one.inverse @ G @ other.inverse.T)
 
         pairs = np.concatenate([np.repeat(np.arange(len(bases))[:, None], 2, axis=1), apart])
         return LinkMatrix.of(pairs, made, W.ranks, W.values.dtype)

@@ -43,17 +43,8 @@ def carried(W: Numbers, change: Change) -> Numbers:
     """Return what coefficients become when the landmarks change.
 
     The function ``W' phi(x)`` stays the same at an admission, and becomes its projection on the
-    span of the landmarks that are left at a removal.
-
-    Parameters
-    ----------
-    W : array of shape (l, outputs)
-        Coefficients of the coordinates, as `IncrementalOasis.transform` returns them.
-    change : Admission or Removal
-
-    Returns
-    -------
-    array of shape (l + 1, outputs) or (l - 1, outputs)
+    span of the landmarks that are left at a removal. W (l, outputs) are coefficients of the
+    coordinates that `IncrementalOasis.transform` returns; there is one row more or less then.
 
     Examples
     --------
@@ -78,12 +69,8 @@ class GrowingCholesky:
     """The factor L of a positive definite ``W = L L'`` to which rows are added and removed.
 
     A new row is a forward substitution. Removing one is an update by Givens rotations, which are
-    orthogonal and so do not let rounding grow. The diagonal of the inverse of W is kept with it.
-
-    Parameters
-    ----------
-    capacity : int, default 0
-        Rows up to which room is made with care; more may come.
+    orthogonal and so do not let rounding grow. The diagonal of the inverse of W is kept with it. Up
+    to `capacity` rows room is made with care; more may come.
 
     Examples
     --------
@@ -104,7 +91,8 @@ class GrowingCholesky:
 
     def __init__(self, capacity: int = 0) -> None:
         self._capacity = capacity
-        self._room = np.zeros((0, 0))
+        self.room = np.zeros((0, 0))
+        """L and its transpose in the corner of a symmetric square."""
         self._inverse = np.zeros(0)
         self._size = 0
 
@@ -121,7 +109,7 @@ class GrowingCholesky:
         made, anew = cls(capacity), _square(len(W))
         n = loops.cholesky.factorise(W, anew, least)
         made._make_room(n)
-        made._room[:n, :n] = anew[:n, :n]
+        made.room[:n, :n] = anew[:n, :n]
         made._size = n
         sums = np.cumsum(made.solve(np.eye(n)) ** 2, axis=1)
         small = (sums * left >= 1.0).any(axis=0)
@@ -134,33 +122,28 @@ class GrowingCholesky:
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return self._room.nbytes + self._inverse.nbytes
+        return self.room.nbytes + self._inverse.nbytes
 
     @property
     def lower(self) -> Numbers:
         """L, a copy of shape (l, l)."""
-        return np.tril(self._room[: self._size, : self._size])
+        return np.tril(self.room[: self._size, : self._size])
 
     @property
     def inverse_diagonal(self) -> Numbers:
         """Diagonal of the inverse of W, shape (l,): 1 / what is lost with each row."""
         return self._inverse[: self._size]
 
-    @property
-    def room(self) -> Numbers:
-        """L and its transpose in the corner of a symmetric square, which changes as L does."""
-        return self._room
-
     def solve(self, K: Numbers) -> Numbers:
         """Return ``L^-1 k`` of each row k of `K` (n, l)."""
         Phi = np.array(K)
-        loops.cholesky.solve(self._room, Phi)
+        loops.cholesky.solve(self.room, Phi)
         return Phi
 
     def solve_back(self, Phi: Numbers) -> Numbers:
         """Return ``L^-T phi`` of each row phi of `Phi` (n, l)."""
         Q = np.array(Phi)
-        loops.cholesky.solve_back(self._room, Q)
+        loops.cholesky.solve_back(self.room, Q)
         return Q
 
     def append(self, phi: Numbers, schur: float) -> None:
@@ -168,56 +151,48 @@ class GrowingCholesky:
         q = self.solve_back(phi[None])[0]
         n = self._size
         self._make_room(n + 1)
-        self._room[n, :n] = self._room[:n, n] = phi
-        self._room[n, n] = math.sqrt(schur)
+        self.room[n, :n] = self.room[:n, n] = phi
+        self.room[n, n] = math.sqrt(schur)
         self._inverse[:n] += q * q / schur
         self._inverse[n] = 1.0 / schur
         self._size = n + 1
 
     def _make_room(self, size: int) -> None:
-        if size > len(self._room):
+        if size > len(self.room):
             n = self._size
             room, inverse = _square(min(2 * size, max(size, self._capacity))), self._inverse[:n]
-            room[:n, :n] = self._room[:n, :n]
-            self._room, self._inverse = room, np.zeros(len(room))
+            room[:n, :n] = self.room[:n, :n]
+            self.room, self._inverse = room, np.zeros(len(room))
             self._inverse[:n] = inverse
 
     def remove(self, j: int) -> tuple[Numbers, Numbers]:
-        """Remove row and column j of W.
+        """Remove row and column j of W; return cosines and sines of the rotations, (l - 1 - j,).
 
-        Returns
-        -------
-        cosines, sines : arrays of shape (l - 1 - j,)
-            Of the rotations of columns (j, j+1), (j+1, j+2), ... of L without row j, one after the
-            other: ``a, b`` become ``c a + s b, c b - s a``. The last column is then 0.
+        These are of columns (j, j+1), (j+1, j+2), ... of L without row j, one after the other:
+        ``a, b`` become ``c a + s b, c b - s a``. The last column is then 0.
         """
         n = self._size
         unit = np.zeros((1, n))
         unit[0, j] = 1.0
         column = self.solve_back(self.solve(unit))[0]
         cosines, sines = np.empty(n - 1 - j), np.empty(n - 1 - j)
-        loops.cholesky.remove_row(self._room, n, j, cosines, sines)
+        loops.cholesky.remove_row(self.room, n, j, cosines, sines)
         left = self._inverse[:n] - column * column / column[j]
         self._inverse[: n - 1] = np.delete(left, j)
         self._size = n - 1
         return cosines, sines
 
     def refactor(self, W: Numbers) -> float:
-        """Compute the factor anew from W (l, l).
+        """Compute the factor anew from W (l, l); return the largest error of ``L L'`` before.
 
         Where W is not positive definite in double precision, the factor stays as it is. The
         diagonal of the inverse is computed anew in any case.
-
-        Returns
-        -------
-        float
-            Largest error of an element of ``L L'`` before.
         """
         n = self._size
-        residual = loops.cholesky.residual(self._room, W)
+        residual = loops.cholesky.residual(self.room, W)
         anew = _square(n)
         if loops.cholesky.factorise(W, anew, 0.0) == n:
-            self._room[:n, :n] = anew[:n, :n]
+            self.room[:n, :n] = anew[:n, :n]
         columns = self.solve(np.eye(n))
         self._inverse[:n] = np.einsum("ij,ij->i", columns, columns)
         return residual
@@ -233,8 +208,8 @@ class GrowingCholesky:
         """Return the factor that `state` described, of a matrix with a diagonal of 1."""
         made = cls(capacity)
         n = len(factor)
-        made._room = _square(n)  # no more: a state may ask for as much memory as it has
-        own = made._room[:n, :n]
+        made.room = _square(n)  # no more: a state may ask for as much memory as it has
+        own = made.room[:n, :n]
         own[...] = np.tril(factor)
         norms = np.einsum("ij,ij->i", own, own)
         if n and not (own.diagonal().min() > 0.0 and np.abs(norms - 1.0).max() < _ROUNDED):
@@ -243,7 +218,7 @@ class GrowingCholesky:
                 "or the rows have another length than 1"
             )
         own += np.tril(own, -1).T
-        made._inverse = np.zeros(len(made._room))
+        made._inverse = np.zeros(len(made.room))
         made._inverse[:n] = inverse_diagonal
         made._size = n
         return made
@@ -597,13 +572,7 @@ class IncrementalOasis:
 
     @classmethod
     def from_state(cls, state: State) -> IncrementalOasis:
-        """Return the landmarks whose state this is.
-
-        Raises
-        ------
-        StateError
-            If the state is something else's or its arrays do not fit.
-        """
+        """Return the landmarks whose state this is, or raise StateError if it does not fit."""
         state.expect(cls.TYPE)
         header: dict[str, Any] = state.header
         with reading(_OWNER):

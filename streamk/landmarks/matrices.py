@@ -375,13 +375,7 @@ Matrix = KernelMatrix | GivenMatrix
 
 
 def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:
-    """Return the matrix of a kernel on points, or the one that is given.
-
-    Parameters
-    ----------
-    X : array of shape (n, d), or the matrix itself: an array or SciPy sparse matrix (n, n)
-    kernel : Kernel, Diffusion or "precomputed"
-    """
+    """Return the matrix of a kernel on points X (n, d), or X itself, (n, n), of "precomputed"."""
     if isinstance(kernel, Kernel):
         return KernelMatrix(kernel, checked_points(X, "X"))
     if isinstance(kernel, Diffusion):

@@ -381,27 +381,12 @@ def k_means(
 
 
 def centers_of(
-    points: Numbers,
-    count: int,
-    random: np.random.Generator,
-    *,
-    init: str,
-    iterations: int,
-    weights: Numbers | None = None,
+    points: Numbers, count: int, random: np.random.Generator, *, init: str, iterations: int
 ) -> Numbers:
     """Return the centres of clusters that k-means finds, in ascending order and all different.
 
-    Parameters
-    ----------
-    points : float64 array of shape (n, d)
-    count : int
-        Most centres; no more are found than there are different points.
-    random : Generator
-    init : {"random", "k-means++"}
-    iterations : int
-        At most so many of Lloyd's.
-    weights : float64 array of shape (n,), optional
-        Of the points, at least one above 0. By default all have the same.
+    There are at most so many, and no more than different points (n, d), by at most so many of
+    Lloyd's iterations from centres by "random" or "k-means++".
     """
     check_available()
     from sklearn.cluster import KMeans
@@ -418,7 +403,7 @@ def centers_of(
     # Threads add up their parts of a cluster in the order in which they finish.
     with _thread_pools().limit(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
-        model.fit(points, sample_weight=weights)
+        model.fit(points)
     centers: Numbers = np.unique(model.cluster_centers_, axis=0)
     return centers
 

@@ -13,7 +13,7 @@ it takes to choose one after the other, as long as the largest complement is abo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,17 +88,8 @@ class Factor:
 
     Row x of the factor is ``L^-1 k(landmarks, x)`` with L the lower triangular factor of the matrix
     between the landmarks; what is left of ``k(x, x)`` is the Schur complement of x. Both have the
-    same bits however the rows are divided among factors, calls and threads.
-
-    Parameters
-    ----------
-    rows : KernelRows
-    capacity : int
-        Most columns.
-    dtype : float32 or float64
-        Of the factor; Schur complements are float64.
-    threads : int, optional
-        All cores by default.
+    same bits however the rows are divided among factors, calls and threads. The dtype is that of
+    the factor, float32 or float64, and Schur complements are float64.
     """
 
     def __init__(
@@ -123,15 +114,10 @@ class Factor:
         return len(self.F)
 
     def extend(self, landmarks: Numbers, L: NDArray[Any], start: int) -> None:
-        """Append a column for each landmark, from column `start` on.
+        """Append a column for each landmark (b, numbers), from column `start` on.
 
-        Parameters
-        ----------
-        landmarks : array of shape (b, numbers)
-        L : array of shape (b, start + b), of the factor's dtype
-            Rows of the factor of the landmarks themselves; what is right of the diagonal is not
-            read.
-        start : int
+        L (b, start + b), of the factor's dtype, has the rows of the factor of the landmarks
+        themselves; what is right of the diagonal is not read.
         """
         for first in range(0, len(landmarks), _BLOCK):
             some = slice(first, first + _BLOCK)
@@ -229,11 +215,6 @@ class _Chosen:
 
     def __len__(self) -> int:
         return len(self.landmarks)
-
-    def append(self, landmarks: Iterable[Numbers], rows: Iterable[Row]) -> None:
-        """Append landmarks."""
-        self.landmarks.extend(landmarks)
-        self.rows.extend(rows)
 
     def since(self, start: int) -> tuple[Numbers, NDArray[Any]]:
         """Return the landmarks from `start` on, and their rows of the factor as a matrix."""
@@ -406,21 +387,10 @@ class Selection:
         return delta, i
 
     def take(self, landmarks: Callable[[Indices], Numbers], most: int, least: float) -> list[int]:
-        """Append the row that `best` gave, and those after it that are at hand.
+        """Append the row that `best` gave, and those after it that are at hand; return them.
 
-        Parameters
-        ----------
-        landmarks : callable
-            Gives what stands for rows as landmarks.
-        most : int
-            Rows to append at most.
-        least : float
-            All but the first have Schur complements above it, and above rounding.
-
-        Returns
-        -------
-        list of int
-            The rows.
+        There are at most so many, and all but the first have Schur complements above `least`, and
+        above rounding. `landmarks` gives what stands for rows as landmarks.
         """
         least = max(least, self._all.bound(), self._rounding(len(self) + most))
         taken, rows, deltas = self._all.few().choose(least, most)
@@ -454,15 +424,8 @@ class Selection:
     def add_foreign(self, landmark: Numbers, row: Row, delta: float, i: int | None = None) -> None:
         """Append a landmark of which all is known, whether or not it is one of the rows.
 
-        Parameters
-        ----------
-        landmark : array of shape (numbers,)
-        row : array of shape (landmarks + 1,)
-            Its row of the factor, up to the diagonal; both arrays are kept as they are.
-        delta : float
-            Its Schur complement.
-        i : int, optional
-            Which of the rows it is.
+        Its row of the factor (landmarks + 1,) goes up to the diagonal; it and the landmark
+        (numbers,) are kept as they are. `delta` is its Schur complement, and i which row it is.
         """
         taken = np.array([] if i is None else [i], np.int64)
         self._append(landmark[None], [row], [delta], taken)
@@ -470,18 +433,16 @@ class Selection:
     def _append(
         self, landmarks: Numbers, rows: list[Row], deltas: list[float], taken: Indices
     ) -> None:
-        self._chosen.append(landmarks, rows)
+        self._chosen.landmarks.extend(landmarks)
+        self._chosen.rows.extend(rows)
         self.schur += deltas
         self._all.append(self._chosen, taken)
 
     def flush(self) -> None:
         """Bring the factor of all rows up to date.
 
-        Raises
-        ------
-        InvalidInput
-            If a Schur complement fell below 0 by more than rounding: the matrix is not positive
-            semidefinite.
+        Raises `InvalidInput` if a Schur complement fell below 0 by more than rounding: the matrix
+        is not positive semidefinite.
         """
         self._all.update(self._chosen)
         self.factor.check(self._chosen.rows)

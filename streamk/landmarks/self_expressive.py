@@ -72,47 +72,25 @@ class SelfExpressive:
         return checked_points(Y, "Y", columns=self.dictionary.shape[1])
 
     def encode(self, Y: ArrayLike) -> csr_array:
-        """Code other points by the same landmarks.
+        """Code other points Y (m, d) by the same landmarks, scipy.sparse.csr_array (m, l).
 
-        Parameters
-        ----------
-        Y : array of shape (m, d)
-
-        Returns
-        -------
-        scipy.sparse.csr_array of shape (m, l)
-            A point's code is the same, bit for bit, whatever points are coded with it. A point
-            that is zero has an empty code.
+        A point's code is the same, bit for bit, whatever points are coded with it. A point that is
+        zero has an empty code.
         """
         return _encode(self.dictionary, self._points(Y), self.sparsity, self.error)
 
     def reconstruct(self, Y: ArrayLike | None = None) -> Numbers:
-        """Return what the codes say of the points: the points without their noise.
+        """Return what the codes say of the points: the points without their noise, float64 (m, d).
 
-        Parameters
-        ----------
-        Y : array of shape (m, d), optional
-            Points to code first; by default those that the landmarks were chosen from.
-
-        Returns
-        -------
-        float64 array of shape (m, d)
+        Y (m, d) are points to code first; by default those that the landmarks were chosen from.
         """
         codes = self.codes if Y is None else self.encode(Y)
         return np.asarray(codes @ self.dictionary)
 
     def project(self, Y: ArrayLike) -> Numbers:
-        """Return the orthogonal projection of points on the span of the landmarks.
+        """Return the orthogonal projection of points Y (m, d) on the landmarks' span, float64.
 
         With as many landmarks as the points' rank it is the points themselves.
-
-        Parameters
-        ----------
-        Y : array of shape (m, d)
-
-        Returns
-        -------
-        float64 array of shape (m, d)
         """
         points = self._points(Y)
         # Landmarks come in the order of a pivoted factorisation, which QR takes well.
@@ -122,12 +100,8 @@ class SelfExpressive:
     def affinity(self) -> csr_array:
         """Return how alike the points' codes are: the cosines between their absolute values.
 
-        It serves any clustering that takes affinities; `cluster` does without the matrix.
-
-        Returns
-        -------
-        scipy.sparse.csr_array of shape (n, n)
-            From 0, no landmark in common, to 1.
+        They are a scipy.sparse.csr_array (n, n), from 0, no landmark in common, to 1, and serve any
+        clustering that takes affinities; `cluster` does without the matrix.
         """
         shares = _shares(self.codes)
         return (shares @ shares.T).tocsr()

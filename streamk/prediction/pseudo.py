@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.errors import InvalidInput, shown
-from streamk.factorization.checks import check_choice, check_range, columns_of
+from streamk.factorization.checks import check_range, columns_of
 from streamk.factorization.clusters import INVERSE_DISTANCE
 from streamk.kernels import Kernel, Linear
 from streamk.landmarks.matrices import Indices, Numbers, checked_points
 from streamk.landmarks.selection import check_count
+from streamk.options import Choice
 
 PRODUCTS, LOWER, UPPER = "products", "lower", "upper"
 KINDS = (PRODUCTS, LOWER, UPPER)
@@ -25,7 +26,7 @@ def check_kind(kernel: Any, kind: Any) -> None:
     """Check that pseudo landmarks of this kind can be had of a kernel."""
     if not isinstance(kernel, Kernel):
         raise InvalidInput(f"kernel={kernel!r} must be a streamk Kernel, such as Gaussian()")
-    check_choice("kind", kind, KINDS)
+    Choice(choices=KINDS).check("kind", kind)
     if kind != PRODUCTS and not (kernel.isotropic and kernel.shift_invariant):
         raise InvalidInput(
             f"kind={kind!r} bounds Euclidean distances, of which {kernel!r} is no function: take "
@@ -181,7 +182,6 @@ class PseudoLandmarks:
         >>> PseudoLandmarks.of(X, Gaussian(), landmarks=Z, n_pseudo=30, kind="lower")
         <10 landmarks, 30 pseudo landmarks by lower bounds, Gaussian(bandwidth=1.0)>
         """
-        check_kind(kernel, kind)
         check_count("n_pseudo", n_pseudo, least=0)
         check_count("seed", seed, least=0)
         own = within_range(landmarks, "landmarks")
@@ -225,16 +225,8 @@ class PseudoLandmarks:
     def expand(self, X: ArrayLike) -> Numbers:
         """Return the kernel values with landmarks and pseudo landmarks, C̄ of equation 4.
 
-        A row's values have the same bits in whatever batch it comes.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
-        Returns
-        -------
-        float64 array of shape (n, m + p)
-            Those with the landmarks come first.
+        Of points X (n, d) they are float64 (n, m + p), those with the landmarks first. A row's have
+        the same bits in whatever batch it comes.
         """
         points = within_range(X, "X", least=0, d=self.d)
         out = np.empty((len(points), len(self)))
@@ -410,33 +402,14 @@ class PseudoNystrom:
         return self.map @ self.map.T
 
     def transform(self, X: ArrayLike) -> Numbers:
-        """Return features whose products are the approximate kernel's.
+        """Return features of X (n, d) whose products are the approximate kernel's, (n, rank).
 
         A row's features have the same bits in whatever batch it comes.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
-        Returns
-        -------
-        float64 array of shape (n, rank)
         """
         return self.pseudo.predict(X, self.map)
 
     def pairwise(self, X: ArrayLike, Y: ArrayLike | None = None) -> Numbers:
-        """Return the approximate kernel between points.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        Y : array of shape (q, d), optional
-            `X` by default.
-
-        Returns
-        -------
-        float64 array of shape (n, q)
-        """
+        """Return the approximate kernel between points X (n, d) and Y (q, d), `X` by default."""
         left = self.transform(X)
         return left @ (left if Y is None else self.transform(Y)).T
 

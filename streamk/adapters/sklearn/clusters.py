@@ -29,13 +29,7 @@ from streamk.errors import InvalidInput, shown
 from streamk.factorization import meka
 from streamk.factorization.approximation import MekaPredictor
 from streamk.factorization.block import BlockKernel, block_kernel
-from streamk.factorization.checks import (
-    check_number,
-    check_positive,
-    check_size,
-    checked_kernel,
-    weights_of,
-)
+from streamk.factorization.checks import check_size, checked_kernel, weights_of
 from streamk.factorization.clusters import clustered, nearest
 from streamk.factorization.solving import Unsolvable
 from streamk.kernels import Gaussian, Kernel
@@ -305,7 +299,7 @@ class BlockRidge(BaseRidge, _Clustered):
     """
 
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
-        check_number("alpha", self.alpha)
+        ALPHA.check("alpha", self.alpha)
         count, seed = self._count(len(points)), drawn_seed(self.random_state)
         self._blocks: BlockKernel = block_kernel(
             points, self.kernel_, n_clusters=count, seed=seed, threads=self._threads
@@ -349,7 +343,7 @@ class _OnMeka(Weighted, _Clustered):
     def _fit(self, points: Numbers, y: Numbers, weights: Numbers | None) -> None:
         """Approximate the kernel matrix and solve for the coefficients."""
         check_count("rank", self.rank)
-        check_positive("alpha", self.alpha)
+        Real(open_below=True).check("alpha", self.alpha)
         points, y, weights = merged(points, y, weights)
         clusters = self.n_clusters
         if clusters is None:  # links, stored once a pair, take about an eighth of their bases
