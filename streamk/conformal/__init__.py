@@ -115,22 +115,16 @@ class AdaptiveQuantile:
         return self._sorted[min(max(rank, 1), n) - 1]
 
     def learn(self, score: float, threshold: float, delay: int = 0) -> None:
-        """Learn a score.
+        """Learn a score, and raise InvalidInput if it is not finite and at least 0.
 
         Parameters
         ----------
         score : float
-            At least 0, and finite.
         threshold : float
             What `threshold` gave for it. Where that is infinite or NaN the score is of a prediction
             made before any label, which counts only until there are ten others.
         delay : int, default 0
             Thresholds that were given between that and now.
-
-        Raises
-        ------
-        InvalidInput
-            If the score is out of its domain.
         """
         if not 0.0 <= score < math.inf:
             raise InvalidInput(f"score={shown(score)} must be a finite number, at least 0")
@@ -153,24 +147,15 @@ class AdaptiveQuantile:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
-        return {
-            "level": self.level,
-            "missed": self._missed,
-            "n": self._n,
-            "blind": self._blind,
-            "scores": list(self._scores),
-        }
+        counts = {"level": self.level, "missed": self._missed, "n": self._n, "blind": self._blind}
+        return {**counts, "scores": list(self._scores)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], level: float | None = None) -> AdaptiveQuantile:
         """Go on where `to_json` was called, bit for bit; at another level with the scores alone.
 
-        Raises
-        ------
-        StateError
-            If the data is not its own.
-        InvalidInput
-            If `level` is out of its domain.
+        Raises `StateError` if the data is not its own, `InvalidInput` if the level is out of its
+        domain.
         """
         try:
             quantile = cls(data["level"] if level is None else level)
@@ -241,19 +226,10 @@ class Regions(ABC):
         return self._quantile.level
 
     def follow(self, said: Said, labels: Sequence[Any]) -> Floats:
-        """Give thresholds to events in turn, and learn the label of each before the next.
+        """Give thresholds to n events in turn, and learn the label of each before the next.
 
-        Parameters
-        ----------
-        said : Said
-            Of n events.
-        labels : sequence of n labels
-            None where there is none.
-
-        Returns
-        -------
-        float64 array of shape (n,)
-            Thresholds, for `regions` and `measures`.
+        A label is None where there is none. Returns the thresholds, float64 (n,), for `regions` and
+        `measures`.
         """
         quantile, found = self._quantile, np.empty(len(said.predictions))
         for n, score in enumerate(self.scores(said, labels).tolist()):
@@ -359,12 +335,7 @@ class Regions(ABC):
     def from_json(cls, data: Mapping[str, Any], level: float | None = None) -> Self:
         """Go on where `to_json` was called; at another level if one is given.
 
-        Raises
-        ------
-        StateError
-            If the data is not its own.
-        InvalidInput
-            If `level` is out of its domain.
+        Raises as of `AdaptiveQuantile.from_json`.
         """
         if not isinstance(data, Mapping) or data.get("region") != cls.NAME:
             raise StateError(f"the checkpoint has no data of a {cls.NAME}")

@@ -139,14 +139,9 @@ def _defined(what: str, written: list[str]) -> str:
 
 
 def events(fields: Sequence[ExportField], *, absent: str, name: str) -> str:
-    """Return the part of a header by which fields of events become columns.
+    """Return the part of a model's header by which fields of events become columns.
 
-    Parameters
-    ----------
-    absent : "zero" or "missing"
-        What a field that is not there is.
-    name : str
-        Of the model.
+    A field that is not there is "zero" or "missing".
     """
     numbers = [-1 if field.number is None else field.number for field in fields]
     blank = "NAN" if absent == "missing" else "0.0"

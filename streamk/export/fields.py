@@ -31,14 +31,8 @@ class ExportField:
 def fields_of(schema: Schema, columns: Sequence[Column] | None, width: int) -> list[ExportField]:
     """Return the fields of a schema, in the order of their first columns.
 
-    Raises `InvalidInput` if the schema's columns are not the model's, or one is made from times.
-
-    Parameters
-    ----------
-    columns : sequence of str or int, or None
-        The model's.
-    width : int
-        How many the model has.
+    Raises `InvalidInput` if the schema's columns are not the model's, of which there are `width`,
+    or one is made from times.
     """
     own = list(schema.columns)
     _check_same(own, range(width) if columns is None else columns, named=columns is not None)

@@ -165,20 +165,11 @@ def leaves_of(model: LocalKernels, n_outputs: int) -> Leaves:
 
 
 def paths(children: NDArray[np.int64], root: int) -> tuple[Numbers, NDArray[np.int64]]:
-    """Return the sides on which the leaves of a tree are, and their numbers.
+    """Return the sides on which the leaves of a tree are, and their numbers, int64 (leaves,).
 
-    Parameters
-    ----------
-    children : int64 array of shape (nodes, 2)
-        Of all trees.
-    root : int
-        The tree's first node, or its only leaf.
-
-    Returns
-    -------
-    float32 array of shape (nodes, leaves)
-        +1 and -1 where a leaf is on a node's second and first side, 0 where it is not below it.
-    int64 array of shape (leaves,)
+    Sides are float32 (nodes, leaves): +1 and -1 where a leaf is on a node's second and first side,
+    0 where it is not below it. Children (nodes, 2) are of all trees; the root is the tree's first
+    node, or its only leaf.
     """
     columns, numbers = [], []
     left = [(root, np.zeros(len(children), np.float32))]
@@ -393,16 +384,9 @@ def _leaf(graph: Graph, children: NDArray[np.int64], root: int, sides: str, Z: s
 def _leaf_evaluation(graph: Graph, model: CompiledModel, Z: str) -> Callable[[str], str]:
     """Return the function from the numbers (n,) of leaves to their scores (n, outputs)."""
     leaves = leaves_of(model.kernels, model.n_outputs)
-    squares, landmarks, exponents, weights, bias = map(
-        graph.constant,
-        (
-            leaves.squares[:, :, None],
-            leaves.landmarks,
-            leaves.exponents,
-            leaves.weights,
-            leaves.bias,
-        ),
-    )
+    squares = graph.constant(leaves.squares[:, :, None])
+    landmarks, exponents = graph.constant(leaves.landmarks), graph.constant(leaves.exponents)
+    weights, bias = graph.constant(leaves.weights), graph.constant(leaves.bias)
     pairs = [graph.constant(places) for places in leaves.pairs if places.size]
     if model.n_outputs > 1:
         lacks, absent = map(graph.constant, (leaves.lacks, model.kernels.absent[:, None]))

@@ -42,12 +42,9 @@ def column_key(column: Column) -> int:
 
 
 def column_keys(columns: Iterable[Column]) -> NDArray[np.uint64]:
-    """Return the keys of several columns, a uint64 array of shape (d,).
+    """Return the keys of several columns, uint64 (d,), or raise InvalidInput.
 
-    Raises
-    ------
-    InvalidInput
-        If a column comes twice, or as for `column_key`.
+    That is if a column comes twice, or as for `column_key`.
     """
     names = list(columns)
     keys = np.array([column_key(name) for name in names], dtype=np.uint64)

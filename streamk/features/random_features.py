@@ -27,23 +27,10 @@ class FeatureBlocks:
     """Random features of given columns, evaluated chunk by chunk.
 
     Arrays that come in and go out are the backend's. Points are mapped, see
-    `streamk.kernels.Kernel.mapped`.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    keys : uint64 array of shape (d,)
-        Of the columns before they are mapped, see `streamk.features.columns.column_keys`.
-    seed : int
-    backend : Backend
-    dtype : numpy dtype
-        float32 or float64, of frequencies and features.
-    cache_bytes : int
-        Memory for kept constants; 0 keeps none.
-    sampler : {"iid", "hadamard", "orthogonal"}
-    widths : tuple of int
-        Groups of columns so far, see `streamk.features.samplers.extended`.
-    threads : int, optional
+    `streamk.kernels.Kernel.mapped`; keys (d,) are of the columns before that, uint64, see
+    `streamk.features.columns.column_keys`. Frequencies and features are float32 or float64;
+    constants of so many bytes are kept, 0 keeps none. Widths are groups of columns so far, see
+    `streamk.features.samplers.extended`.
     """
 
     def __init__(
@@ -101,18 +88,10 @@ class FeatureBlocks:
         return chunks + -chunks % self._period
 
     def decide(self, X: Any, A: Any, scale: float) -> Any:
-        """Return ``scale * A . features`` of each row.
+        """Return ``scale * A . features`` of each row of X (n, d), float64 (n, outputs).
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        A : array of shape (chunks, outputs, CHUNK)
-            Coefficients of the features from 0 on; fastest where `whole` gives the chunks.
-        scale : float
-
-        Returns
-        -------
-        float64 array of shape (n, outputs)
+        A (chunks, outputs, CHUNK) are coefficients of the features from 0 on; it is fastest where
+        `whole` gives the chunks.
         """
         n, chunks, factor = len(X), len(A), scale * self.amplitude
         F = self._xp.empty((n, A.shape[1]))

@@ -110,9 +110,7 @@ class Sampler(ABC):
     def extend(self, old: Any, basis: Any, chunks: int) -> tuple[Basis, int]:
         """Make the most of the first `chunks` of a sampler of fewer columns, this one's first.
 
-        Returns
-        -------
-        Basis, and how many chunks it holds of these columns
+        Returns a basis, and how many chunks it holds of these columns.
         """
 
 

@@ -32,9 +32,9 @@ from streamk.prediction.tree import (
     LocalModel,
     Tree,
     TreeOptions,
-    errors,
     fit_leaves,
     grow,
+    total_loss,
 )
 
 Numbers = NDArray[Any]
@@ -144,8 +144,7 @@ def dc_pred(
     """
     rows = as_events(X, least=2)
     _TASK.check("task", task)
-    made = Targets.labels if task == "classification" else Targets.numbers
-    targets = made(y, len(rows))
+    targets = (Targets.labels if task == "classification" else Targets.numbers)(y, len(rows))
     given = None if importance is None else _checked_importance(importance, len(rows))
     options = TreeOptions(
         budget=budget,
@@ -220,6 +219,7 @@ def compile(  # noqa: A001 (the name that users look for)
     return fit(rows, predicted(model, rows, frame), options, columns=columns)
 
 
+@one_blas_thread()
 def fit(
     X: Numbers,
     targets: Targets,
@@ -231,17 +231,6 @@ def fit(
     """Return the model of events (n, d) and their targets."""
     if columns is not None and len(columns) != X.shape[1]:
         raise InvalidInput(f"{len(columns)} names of columns do not fit {X.shape[1]} columns")
-    with one_blas_thread():
-        return _fit(X, targets, options, importance, columns)
-
-
-def _fit(
-    X: Numbers,
-    targets: Targets,
-    options: TreeOptions,
-    importance: Numbers | None,
-    columns: Sequence[Column] | None,
-) -> CompiledModel:
     scale = Scale.of(X)
     near = np.clip(scale(X), -_FAR, _FAR)
     Z = near.astype(np.float32).astype(np.float64)  # as the compiled loops see them
@@ -410,7 +399,7 @@ class _Trials:
         for tree, parts in grown:
             self._add_scores(tree, parts, few, rows, scores)
         expected = self.expected[rows]
-        loss, _ = errors(scores / trees, expected, self.targets.is_classifier)
+        loss = total_loss(scores / trees, expected, self.targets.is_classifier)
         if self.targets.is_classifier:  # of other leaves there are other events to be tested
             loss -= _entropy(expected)
         self.losses[Shape(trees, leaves, m)] = loss / len(rows)

@@ -85,25 +85,16 @@ def _weight(P: Numbers, weights: Numbers, decided: Places, k: int) -> float:
 
 @dataclass(frozen=True)
 class Targets:
-    """Numbers or probabilities that are to be predicted, one row for each event.
-
-    Parameters
-    ----------
-    values : float64 array of shape (n, 1) or (n, classes)
-        Numbers, in units of their deviation; probabilities, those of the second of two classes.
-    classes : tuple of labels
-        () of numbers.
-    mean, deviation : float
-        Of the numbers.
-    weights : float64 array of shape (classes,), optional
-        Of the classes in decisions, see `streamk.prediction.teachers`; 1 by default.
-    """
+    """Numbers or probabilities that are to be predicted, one row for each event."""
 
     values: Numbers
+    """float64 (n, 1) or (n, classes): numbers, in units of their deviation; probabilities, those of
+    the second of two classes"""
     classes: tuple[Label, ...] = ()
     mean: float = 0.0
     deviation: float = 1.0
     weights: Numbers | None = None
+    """float64 (classes,), of the classes in decisions; 1 by default"""
 
     @classmethod
     def numbers(cls, y: Any, n: int) -> Targets:
@@ -240,15 +231,10 @@ def _check_length(shape: tuple[int, ...], n: int) -> None:
 def predicted(model: Any, X: Numbers, frame: Any = None) -> Targets:
     """Return the model's predictions of events X (n, d), as targets.
 
-    Parameters
-    ----------
-    model
-        A learner of streamk or what has its methods, a model of River, or a fitted estimator of
-        scikit-learn or what has its methods: probabilities are taken where it has some, and how it
-        decides by them, else classes or numbers.
-    X : float64 array of shape (n, d)
-    frame : data frame of n rows, optional
-        The events with their names, for a model that is not streamk's.
+    It is a learner of streamk or what has its methods, a model of River, or a fitted estimator of
+    scikit-learn or what has its methods: probabilities are taken where it has some, and how it
+    decides by them, else classes or numbers. The frame has the events with their names, for a model
+    that is not streamk's.
     """
     if hasattr(model, "predict_many") and hasattr(model, "is_classifier"):
         return _of_learner(model, X)

@@ -127,25 +127,11 @@ def grow(
 
     The leaf with the most points is divided next. Its hyperplane is orthogonal to the line between
     the two centers of 2-means, and lies midway between these (the paper's assignment to the nearest
-    center) or nearer to one, so that each side has at least the share `balance` of the points.
+    center) or nearer to one, so that each side has at least the share `balance` of the points Z (n,
+    d): from 0, the two clusters as they are, to .5, halves.
 
-    Parameters
-    ----------
-    Z : float64 array of shape (n, d)
-    leaves : int
-        At least 1.
-    balance : float
-        From 0, the two clusters as they are, to .5, halves.
-    halo : float
-        Points of a leaf's halo over those in it. The distance of a point to the leaf is that from
-        the half spaces of which it is the intersection, the root of the sum of squares.
-    random : Generator
-
-    Returns
-    -------
-    Tree
-    list of LeafPoints
-        For each leaf.
+    A leaf's halo has `halo` times as many points as it. The distance of a point to the leaf is that
+    from the half spaces of which it is the intersection, the root of the sum of squares.
     """
     parts = [_Node(np.arange(len(Z)), np.empty(0, np.intp), np.empty(0))]
     normals: list[Numbers] = []
@@ -292,7 +278,10 @@ class LocalModel:
 
     def basis(self, Z: Numbers) -> Numbers:
         """Return the kernel values and their products (n, m + p)."""
-        return with_products(np.exp(-squared(Z * self.scale, self.landmarks)), self.pairs)
+        C = np.exp(-squared(Z * self.scale, self.landmarks))
+        if not len(self.pairs):
+            return C
+        return np.concatenate([C, C[:, self.pairs[:, 0]] * C[:, self.pairs[:, 1]]], axis=1)
 
 
 def squared(X: Numbers, Y: Numbers) -> Numbers:
@@ -302,13 +291,6 @@ def squared(X: Numbers, Y: Numbers) -> Numbers:
     found += np.einsum("ij,ij->i", X, X)[:, None]
     found += np.einsum("ij,ij->i", Y, Y)
     return np.maximum(found, 0.0, out=found)
-
-
-def with_products(C: Numbers, pairs: NDArray[np.int64]) -> Numbers:
-    """Return kernel values (n, m) beside the products of the pairs (n, m + p)."""
-    if not len(pairs):
-        return C
-    return np.concatenate([C, C[:, pairs[:, 0]] * C[:, pairs[:, 1]]], axis=1)
 
 
 def refine(
@@ -352,19 +334,16 @@ def refine(
     )
 
 
-def errors(scores: Numbers, T: Numbers, is_classifier: bool) -> tuple[float, Numbers]:
-    """Return the sum of the losses, and their derivatives in the scores."""
+def total_loss(scores: Numbers, T: Numbers, is_classifier: bool) -> float:
+    """Return the sum of the losses of scores (n, q), see `refine`."""
     if not is_classifier:
         errors = scores - T
-        return 0.5 * float(np.vdot(errors, errors)), errors
+        return 0.5 * float(np.vdot(errors, errors))
     if scores.shape[1] == 1:
-        loss = float(np.logaddexp(0.0, scores).sum() - np.vdot(T, scores))
-        return loss, 0.5 * (1.0 + np.tanh(0.5 * scores)) - T
+        return float(np.logaddexp(0.0, scores).sum() - np.vdot(T, scores))
     scores = scores - scores.max(axis=1, keepdims=True)
-    powers = np.exp(scores)
-    totals = powers.sum(axis=1, keepdims=True)
-    loss = float((np.log(totals) * T.sum(axis=1, keepdims=True)).sum() - np.vdot(T, scores))
-    return loss, powers / totals * T.sum(axis=1, keepdims=True) - T
+    totals = np.exp(scores).sum(axis=1, keepdims=True)
+    return float((np.log(totals) * T.sum(axis=1, keepdims=True)).sum() - np.vdot(T, scores))
 
 
 _K_MEANS = 5
@@ -401,19 +380,11 @@ def fit_leaves(
     *,
     is_classifier: bool,
 ) -> list[LocalModel]:
-    """Return the model of each leaf, by threads: each leaf is learned by itself.
+    """Return the model of each leaf, by threads: each leaf is learned by itself, of all points.
 
-    Parameters
-    ----------
-    Z : float64 array of shape (n, d)
-        All points.
-    lessons : sequence of Lesson
-    options : TreeOptions
-        With a number of landmarks.
-    importance : float64 array of shape (n,), optional
-        Squares of the points' coefficients in a kernel machine. By default they are those of kernel
-        ridge regression on the leaf's points, if `options.weighted`.
-    is_classifier : bool
+    The importance (n,) is the square of each point's coefficient in a kernel machine. By default it
+    is that of kernel ridge regression on the leaf's points, if `options.weighted`. The options have
+    a number of landmarks.
     """
     assert options.landmarks is not None
     found: list[LocalModel | None] = [None] * len(lessons)

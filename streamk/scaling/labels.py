@@ -247,8 +247,7 @@ class LabelScale:
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {"type": self.TYPE}
-        header |= self._jumps.to_header()
+        header: dict[str, JSON] = {"type": self.TYPE, **self._jumps.to_header()}
         nested = State.nest({"scale": self._scale.state()}, header)
         own = {"recent": self._recent.copy(), "bounds": self._bounds.copy()}
         return State(nested.header, {**nested.arrays, **own})
@@ -284,12 +283,8 @@ _DECLARED = (
 class LabelQuantiles(RunningQuantiles):
     """Running quantiles of one column or none, made of its last 64 values after a jump.
 
-    After every 64 labels their median and the spread of their deciles are compared with center and
-    scale. Where the median is more than 8 scales from the center, or the spread more than 8 scales,
-    twice in a row, or the spread less than 1/32 of one eight times in a row, what came before is
-    forgotten. A learner whose function is in units of the scale then predicts in the new one what
-    it predicted in the old one. After each jump the next one takes four times as many blocks, but
-    to where no labels were before: the scale comes to span labels that come and go.
+    Jumps are found as by `LabelScale`, with center and scale in the place of mean and deviation;
+    what came before one is forgotten. The scale comes to span labels that come and go.
 
     Attributes
     ----------

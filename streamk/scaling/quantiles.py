@@ -167,15 +167,8 @@ class Reservoir:
 
         Samples of one seed replace the same places at the same numbers of events, so where two
         that were one differ in a place, both have taken an event of their own since. One of the
-        two is drawn, by counters of their own.
-
-        Parameters
-        ----------
-        other : Reservoir
-        share : float
-            From 0 to 1.
-        number : int
-            Of the draw; another one where another sample is to be joined.
+        two is drawn, by counters of their own: the number of the draw is another one where another
+        sample is to be joined. The share is from 0 to 1.
         """
         both = min(self._filled, other._filled)
         words = _words(self.seed ^ _JOIN, number, number + max(self._filled, other._filled))
@@ -463,15 +456,8 @@ class RunningQuantiles:
         """Take in a share of the sample of another one of the same columns and seed.
 
         What is in use stays until the next estimates, which are of both. Events go on to be counted
-        from the larger of the two counts, so that no estimate is left out.
-
-        Parameters
-        ----------
-        other : RunningQuantiles
-        share : float
-            From 0 to 1: of the events that both have learned since they were one.
-        number : int
-            Of the draw, see `streamk.scaling.quantiles.Reservoir.join`.
+        from the larger of the two counts, so that no estimate is left out. The share, from 0 to 1,
+        is of the events that both have learned since they were one; see `Reservoir.join`.
         """
         capacity = min(self._sample.capacity, other._sample.capacity)
         if self._sample.capacity != capacity:

@@ -78,22 +78,10 @@ class RunningScale:
         known: NDArray[np.bool_],
         dtype: np.dtype[Any],
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Take in events one by one, and return each as it is scaled then.
+        """Take in events X (n, d) one by one, and return each as it is scaled then, in the dtype.
 
-        Parameters
-        ----------
-        X : float64 array of shape (n, d)
-            NaN is missing.
-        known : bool array of shape (n,)
-            Which events are taken in; the others change nothing.
-        dtype : numpy dtype
-            Of scaled events.
-
-        Returns
-        -------
-        array of shape (n, d)
-        float64 array of shape (n, 2, d)
-            Means and factors before each.
+        Those that are not known (n,) change nothing. Also returns means and factors before each,
+        float64 (n, 2, d).
         """
         after, factor = np.empty(X.shape, dtype), self._factors()
         units = np.empty((len(X), 2, len(self)))
