@@ -136,7 +136,12 @@ class State:
         return self
 
     @classmethod
-    def nest(cls, parts: Mapping[str, State], header: Mapping[str, JSON]) -> State:
+    def nest(
+        cls,
+        parts: Mapping[str, State],
+        header: Mapping[str, JSON],
+        own: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    ) -> State:
         """Join the states of a compound model's parts into one.
 
         Parameters
@@ -146,6 +151,8 @@ class State:
             states themselves.
         header : mapping of str to JSON
             The compound model's own header, with its ``"type"``.
+        own : mapping of str to array, optional
+            Its own arrays.
 
         Returns
         -------
@@ -178,7 +185,7 @@ class State:
             for name, array in state.arrays.items():
                 arrays[f"{part}.{name}"] = array
         headers: dict[str, JSON] = {part: state.header for part, state in parts.items()}
-        return cls({**header, _PARTS: headers}, arrays)
+        return cls({**header, _PARTS: headers}, {**arrays, **(own or {})})
 
     def child(self, part: str) -> State:
         """Return the state of one part of a nested state.

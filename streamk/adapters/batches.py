@@ -66,13 +66,8 @@ class EventBatch(ABC):
     def learn(self, model: Model, labels: Sequence[Any], weights: Numbers | None = None) -> None:
         """Learn the events with their labels, in order; other threads come between two parts.
 
-        Parameters
-        ----------
-        model : Model
-        labels : sequence of n labels
-        weights : array of shape (n,), optional
-            How often each event is learned; what is left of fractions comes in with the next event
-            of the label. Events of weight 0 are passed over.
+        Weights (n,) tell how often each event is learned; what is left of fractions comes in with
+        the next event of the label. Events of weight 0 are passed over.
         """
         if weights is not None and not weights.all():
             counting = np.flatnonzero(weights)
@@ -166,8 +161,7 @@ class Frame(EventBatch):
         frame = self._frame[some]
         if frame.implementation.is_pandas_like():
             # Nullable columns have no NumPy dtype in common unless one is asked for.
-            cells: Numbers = frame.to_native().to_numpy(dtype=np.float64, na_value=np.nan)
-            return cells
+            return np.asarray(frame.to_native().to_numpy(dtype=np.float64, na_value=np.nan))
         return np.asarray(frame.to_numpy(), dtype=np.float64)
 
     def contents(self, some: slice) -> Iterator[bytes]:

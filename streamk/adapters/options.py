@@ -34,21 +34,14 @@ def estimator(
 ) -> Callable[[Kind], Kind]:
     """Return a decorator of an estimator that takes options.
 
-    Its ``__init__`` keeps them as they are, as scikit-learn and River want it, and calls
-    ``_begin``, where there is one. The docstring gets their section, and the attributes of base
-    classes; "Raises" and "Examples" come from these where the class has none: the last one from
-    their template ``_EXAMPLE``.
+    Options have defaults, in the order of the signature; those of `by_place`, the first ones, may
+    be given without their name. Its ``__init__`` keeps them as they are, as scikit-learn and River
+    want it, and calls ``_begin``, where there is one. `advice` is what to give in the place of
+    options that other libraries have: InvalidInput says it.
 
-    Parameters
-    ----------
-    options : mapping of str to Option
-        With defaults, in the order of the signature.
-    advice : mapping of str to str, optional
-        What to give in the place of options that other libraries have: InvalidInput says it.
-    by_place : collection of str, optional
-        Those that may be given without their name, the first ones.
-    example : str, default ""
-        The options in the example.
+    The docstring gets their section, and the attributes of base classes; "Raises" and "Examples"
+    come from these where the class has none: the last one from their template ``_EXAMPLE``, with
+    the options of `example`.
 
     Examples
     --------
@@ -183,15 +176,7 @@ def of_learner(
 ) -> Callable[[Kind], Kind]:
     """Return a decorator of an estimator of a model of `streamk.learners.create`, see `estimator`.
 
-    Parameters
-    ----------
-    model : str
-    leave_out : collection of str, optional
-        Options that it does not have.
-    advice, example
-        As of `estimator`.
-    **changed
-        Other defaults, and options of its own, after the model's.
+    It has the model's options but those left out, then other defaults and options of its own.
     """
     declared = options_of(model)
     options = {name: option for name, option in declared.items() if name not in leave_out}

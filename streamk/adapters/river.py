@@ -134,8 +134,7 @@ class Estimator:
             if not model.learner.n_events:
                 return before
             rows = np.concatenate(list(Frame(X).rows(model)))
-            found: NDArray[Any] = getattr(model.learner, method)(rows)
-        return found
+            return np.asarray(getattr(model.learner, method)(rows))
 
     def learn_one(self, x: Event, y: Any, w: float = 1.0) -> None:
         """Learn from one event.

@@ -48,21 +48,15 @@ class Model:
     """A learner that is fed dicts and columns of frames, and the columns it has met.
 
     `streamk.encoding.columns` has the rules by which values become columns. Copies and pickles go
-    through the learner's state.
-
-    Attributes
-    ----------
-    learner : Learner
-    left : dict of label to float
-        What is left of weights, see `carried`.
-    lock : RLock
-        The learner's, where it has one. It is to be held from reading events until they are
-        predicted or learned: another thread's would take the same array, or bring columns.
+    through the learner's state. The lock is the learner's, where it has one. It is to be held from
+    reading events until they are predicted or learned: another thread's would take the same array,
+    or bring columns.
     """
 
     def __init__(self, learner: Learner, schema: Schema | None = None) -> None:
         self.learner = learner
         self.left: dict[Hashable, float] = {}
+        """What is left of weights, by label, see `carried`."""
         self.lock: threading.RLock = getattr(learner, "lock", None) or threading.RLock()
         self._table = ColumnTable(Schema(max_columns=sys.maxsize) if schema is None else schema)
         self._fields = Fields()
@@ -89,10 +83,7 @@ class Model:
     def owners(self, names: Sequence[Hashable]) -> list[int]:
         """Return of which field each column is made, by the place of the field among `names`.
 
-        Parameters
-        ----------
-        names : sequence of hashable
-            The fields of all events that were learned, before nested ones became several.
+        These are the fields of all events that were learned, before nested ones became several.
         """
         schema = self._table.schema
         places = {name: place for place, name in enumerate(flatten(dict.fromkeys(names)))}
@@ -117,14 +108,8 @@ class Model:
     def row(self, x: Mapping[Hashable, Any], labels: Sequence[Any] | None = None) -> Numbers:
         """Return an event as an array of shape (columns,), which the next call overwrites.
 
-        The lock is held.
-
-        Parameters
-        ----------
-        x : mapping
-        labels : sequence of one label, optional
-            Where the event is to be learned: its columns that are new come now, if neither it nor
-            its label is to be refused.
+        Where it is to be learned it has one label: its columns that are new come now, if neither it
+        nor its label is to be refused. The lock is held.
         """
         if self._get is not None and isinstance(x, dict) and len(x) == len(self._row):
             try:
@@ -332,12 +317,8 @@ def merged(
 ) -> tuple[Numbers, NDArray[Any], Numbers | None]:
     """Return events of which those that are alike are one, with the sum of their weights.
 
-    Parameters
-    ----------
-    points : array of shape (n, d)
-    targets : array of numbers of shape (n,) or (n, targets)
-    weights : array of shape (n,), optional
-        None where all are 1.
+    Points are (n, d), targets numbers, (n,) or (n, targets), and weights (n,), None where all are
+    1.
 
     Examples
     --------

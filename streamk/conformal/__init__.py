@@ -248,17 +248,10 @@ class Regions(ABC):
     def learn(
         self, said: Said, labels: Sequence[Any], thresholds: Floats, delays: Sequence[int]
     ) -> None:
-        """Learn labels that have come later.
+        """Learn labels of n events that have come later.
 
-        Parameters
-        ----------
-        said : Said
-            What was predicted of the n events.
-        labels : sequence of n labels
-        thresholds : float64 array of shape (n,)
-            Those that `thresholds` gave; NaN where there was none.
-        delays : sequence of n int
-            Events that were given a threshold between each and its label.
+        Thresholds (n,) are those that `thresholds` gave, NaN where there was none, and delays (n,)
+        the events that were given a threshold between each and its label.
         """
         scores = self.scores(said, labels).tolist()
         for score, threshold, delay in zip(scores, thresholds.tolist(), delays, strict=True):

@@ -189,8 +189,7 @@ class EventMMD:
             "own": None if self._known is None else list(self._own),
         }
         known = np.array(sorted(self._known or ()), np.uint64)
-        nested = State.nest({"test": self.test.state()}, header)
-        return State(nested.header, {**nested.arrays, "known": known})
+        return State.nest({"test": self.test.state()}, header, {"known": known})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EventMMD.from_state, (self.state(),)

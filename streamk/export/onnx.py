@@ -337,8 +337,7 @@ def _doubles(kernels: LocalKernels) -> NDArray[np.bool_]:
     # The factor of a constant column is 0: its values do not count.
     values = np.abs(kernels.shift) + 1.0 / np.where(factor > 0.0, factor, 1.0)
     rounding = 0.5 * single.eps * np.maximum(values, single.tiny) * factor
-    found: NDArray[np.bool_] = (rounding > _ROUNDED) | (values > single.max)
-    return found
+    return np.asarray((rounding > _ROUNDED) | (values > single.max))
 
 
 def _scaled(graph: Graph, model: CompiledModel, X: str) -> str:

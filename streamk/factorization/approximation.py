@@ -271,15 +271,8 @@ class Meka(ClusteredMatrix):
     def eigh(self, k: int) -> tuple[Numbers, Numbers]:
         """Return the k largest of the eigenvalues of ``W L W^T`` beside its zeros, plus the shift.
 
-        Returns
-        -------
-        float64 array of shape (k,), descending, and float64 array of shape (n, k)
-            Eigenvectors, orthonormal.
-
-        Raises
-        ------
-        InvalidInput
-            If k is larger than the rank.
+        They are float64 (k,), descending, with orthonormal eigenvectors (n, k). Raises
+        `InvalidInput` if k is larger than the rank.
         """
         check_count("k", k)
         if k > self.rank:
@@ -350,8 +343,7 @@ class Meka(ClusteredMatrix):
     def _root(self) -> Numbers:
         """A root of the positive part of L, (rank, rank)."""
         values, vectors = np.linalg.eigh(self._L.dense())
-        root: Numbers = vectors * np.sqrt(np.maximum(values, 0.0))
-        return root
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
     def pairwise(self, X: ArrayLike, Y: ArrayLike | None = None) -> Numbers:
         """Return the approximate kernel ``w(x)^T L w(y)`` of points, without the shift, (m, p).

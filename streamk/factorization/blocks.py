@@ -24,14 +24,8 @@ _MOVE = 8
 class BlockDiagonal:
     """W: for each cluster its block, a row a point.
 
-    Parameters
-    ----------
-    values : array of shape (numbers,)
-        The blocks one after the other, each row by row.
-    rows : sequence of int arrays
-        The points of each cluster.
-    ranks : sequence of int
-        Columns of the blocks.
+    Values (numbers,) are the blocks one after the other, each row by row; rows are the points of
+    each cluster, and ranks the columns of the blocks.
     """
 
     def __init__(
@@ -113,8 +107,7 @@ class BlockDiagonal:
         first = np.flatnonzero(np.diff(self._owner, prepend=-1))
         sums = np.zeros((len(self.ranks), parts.shape[1]))
         sums[self._owner[first]] = np.add.reduceat(parts, first, axis=0)
-        found: Numbers = sums[np.arange(parts.shape[1]) < np.array(self.ranks)[:, None]]
-        return found
+        return np.asarray(sums[np.arange(parts.shape[1]) < np.array(self.ranks)[:, None]])
 
     @contextmanager
     def _room(self) -> Iterator[Numbers]:
@@ -130,8 +123,7 @@ class BlockDiagonal:
         self._rooms.append(room)
 
     def _points(self, s: int) -> NDArray[np.int64]:
-        points: NDArray[np.int64] = self._order[self._rows[s] : self._rows[s + 1]]
-        return points
+        return np.asarray(self._order[self._rows[s] : self._rows[s + 1]])
 
     def gram(self, factors: Numbers | None = None) -> list[Numbers]:
         """Return ``W(s)^T W(s)`` of each cluster, (rank, rank), of rows times factors."""
@@ -173,13 +165,8 @@ class WeightedRows:
 class LinkMatrix:
     """L: symmetric blocks between clusters, each pair stored once and only where there is one.
 
-    Parameters
-    ----------
-    values : array of shape (numbers,)
-        The blocks one after the other, each row by row.
-    pairs : int array of shape (links, 2)
-        Clusters (s, t) of each, s <= t.
-    ranks : sequence of int
+    Values (numbers,) are the blocks one after the other, each row by row, between the clusters (s,
+    t) of each of the pairs (links, 2), s <= t.
     """
 
     def __init__(self, values: NDArray[Any], pairs: NDArray[Any], ranks: Sequence[int]) -> None:

@@ -58,17 +58,9 @@ class Clusters:
         return f"<{len(self)} clusters of {len(self.labels)} points>"
 
     def nearest(self, Y: ArrayLike) -> Labels:
-        """Return the cluster that each point is nearest to; of equally near ones the first.
+        """Return the cluster that each point of Y (m, d) is nearest to, int32 (m,).
 
-        It is the same in whatever batch a point comes.
-
-        Parameters
-        ----------
-        Y : array of shape (m, d)
-
-        Returns
-        -------
-        int32 array of shape (m,)
+        Of equally near ones it is the first, and the same in whatever batch a point comes.
         """
         points = checked_points(Y, "Y", least=0)
         if points.shape[1] != self.centers.shape[1]:
@@ -122,8 +114,7 @@ class ClusteredMatrix:
         check_count("n_rows", n_rows)
         check_count("seed", seed, least=0)
         random = np.random.Generator(np.random.Philox(seed))
-        drawn: Indices = random.choice(self.n, min(n_rows, self.n), replace=False)
-        return drawn
+        return np.asarray(random.choice(self.n, min(n_rows, self.n), replace=False))
 
 
 def clustered(

@@ -15,7 +15,6 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from streamk.errors import BackendUnavailable
 from streamk.factorization.approximation import Meka
 from streamk.factorization.blocks import BlockDiagonal, LinkMatrix
 from streamk.factorization.checks import checked_kernel
@@ -24,6 +23,7 @@ from streamk.kernels import Kernel
 from streamk.kernels.base import check_dtype
 from streamk.landmarks import METHODS
 from streamk.landmarks.matrices import Numbers, checked_points
+from streamk.landmarks.methods import scikit_learn
 from streamk.options import Checked, Choice, Real, Whole
 
 RULES = ("same", "size", "spectrum")
@@ -281,15 +281,8 @@ def _factor(
 
 def _randomized(M: Numbers, rank: int, seed: int) -> Numbers:
     """Return U S^-1/2 of the leading part of M as Li, Kwok and Lu find it (2010)."""
-    try:
-        from sklearn.utils.extmath import randomized_svd
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"the basis {RANDOMIZED!r} needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
-        ) from None
-    U, s, _ = randomized_svd(
-        M, min(rank, len(M)), n_oversamples=10, n_iter=1, random_state=seed % 2**32
-    )
+    svd = scikit_learn("utils.extmath").randomized_svd
+    U, s, _ = svd(M, min(rank, len(M)), n_oversamples=10, n_iter=1, random_state=seed % 2**32)
     kept = s > _SMALLEST * s[0]
     return np.asarray(U[:, kept] / np.sqrt(s[kept]))
 
@@ -434,7 +427,7 @@ class _Plan(Checked):
     link_samples: Annotated[float, Real()]
     sampling: Annotated[str, Choice(choices=SAMPLINGS)]
     threshold: Annotated[float, Real()]
-    seed: Annotated[int, Whole(least=0, most=None)]
+    seed: int
     threads: int | None
 
     def bases(self, points: Numbers, clusters: Clusters) -> list[Basis]:

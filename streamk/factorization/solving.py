@@ -146,8 +146,7 @@ def _woodbury(W: Bases, L: LinkMatrix, shift: float, threads: int | None) -> Sol
     def solver(y: Numbers) -> Numbers:
         down = L.times(W.down(y, threads))
         inner = scipy.linalg.lu_solve((factor, pivots), down, check_finite=False)
-        solved: Numbers = (y - W.up(inner, threads)) / shift
-        return solved
+        return np.asarray((y - W.up(inner, threads)) / shift)
 
     return solver
 
@@ -216,5 +215,4 @@ def _inner(W: Bases, L: LinkMatrix) -> tuple[list[Numbers], Numbers]:
 def _root(S: Numbers) -> Numbers:
     """Return R with ``R^T R = S``, for an S that may be singular."""
     values, vectors = np.linalg.eigh(S)
-    root: Numbers = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    return root
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)

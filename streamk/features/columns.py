@@ -19,12 +19,8 @@ def column_key(column: Column) -> int:
     """Return the 64-bit key under which the generator knows a column.
 
     A number is its own key and a name's key is a hash of it, the same in every process, so that
-    the features of an event do not depend on the order in which its columns come.
-
-    Raises
-    ------
-    InvalidInput
-        If the column is neither a string nor a number from 0 to 2^64 - 1.
+    the features of an event do not depend on the order in which its columns come. Raises
+    `InvalidInput` if the column is neither a string nor a number from 0 to 2^64 - 1.
 
     Examples
     --------

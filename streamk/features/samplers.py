@@ -88,12 +88,14 @@ class Sampler(ABC):
         kernel: Kernel,
         keys: NDArray[np.uint64],
         *,
+        widths: tuple[int, ...],
         seed: int,
         backend: Backend,
         dtype: np.dtype[Any],
         threads: int,
     ) -> None:
         assert kernel.law is not None  # as `check_sampler` tells
+        self._given = widths
         self._law = (kernel.law, kernel.degrees_of_freedom, kernel.frequency_scale)
         self._d, self._seed, self._backend = len(keys), seed, backend
         self._dtype, self._threads = dtype, threads
@@ -166,16 +168,9 @@ class _Orthogonal(_Iid):
     places that are left, then new groups, as those of `_Hadamard` do.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        keys: NDArray[np.uint64],
-        *,
-        widths: tuple[int, ...] = (),
-        **options: Any,
-    ) -> None:
+    def __init__(self, kernel: Kernel, keys: NDArray[np.uint64], **options: Any) -> None:
         super().__init__(kernel, keys, **options)
-        self.widths = extended(widths, self._d, WIDEST_ORTHOGONAL)
+        self.widths = extended(self._given, self._d, WIDEST_ORTHOGONAL)
         self._turns = 2 if kernel.curve == Curve.COSINE else 1
         self._span = max(self.widths) // CHUNK
         self.period = self._turns * self._span
@@ -217,16 +212,9 @@ class _Hadamard(Sampler):
     adds nothing, so the features of events without them stay as they were.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        keys: NDArray[np.uint64],
-        *,
-        widths: tuple[int, ...] = (),
-        **options: Any,
-    ) -> None:
+    def __init__(self, kernel: Kernel, keys: NDArray[np.uint64], **options: Any) -> None:
         super().__init__(kernel, keys, **options)
-        self.widths = extended(widths, self._d)
+        self.widths = extended(self._given, self._d)
         groups = len(self.widths)
         self.period = max(self.widths) // CHUNK
         self.chunk_bytes = CHUNK * (groups + 1) * self._dtype.itemsize + 8 * ROUNDS * groups
@@ -288,25 +276,20 @@ def extended(widths: tuple[int, ...], columns: int, widest: int = WIDEST) -> tup
     return widths
 
 
-_SAMPLERS = {"iid": _Iid, "hadamard": _Hadamard, "orthogonal": _Orthogonal}
+_SAMPLERS: dict[str, type[_Iid | _Hadamard]] = {
+    "iid": _Iid,
+    "hadamard": _Hadamard,
+    "orthogonal": _Orthogonal,
+}
 
 
-def make_sampler(
-    sampler: str,
-    kernel: Kernel,
-    keys: NDArray[np.uint64],
-    *,
-    widths: tuple[int, ...],
-    **options: Any,
-) -> Sampler:
+def make_sampler(sampler: str, kernel: Kernel, keys: NDArray[np.uint64], **options: Any) -> Sampler:
     """Return the sampler of a kernel's features, whose names `check_sampler` has checked."""
     plain = kernel.kernel if isinstance(kernel, Composed) else kernel
     if plain.law == Law.SPHERE:
         return _Zonal(plain, keys, **options)
     if plain.law == Law.BUCKETS:
         return _Sketch(plain, keys, **options)
-    if sampler != "iid":
-        options["widths"] = widths
     made: Sampler = _SAMPLERS[sampler](kernel, keys, **options)
     return made
 

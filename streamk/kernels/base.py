@@ -38,17 +38,6 @@ def is_whole(number: Any) -> bool:
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
-def on_sphere(points: NDArray[Any], bandwidth: float) -> NDArray[Any]:
-    """Return the unit vectors of (bandwidth, x) of points (n, d): (n, d + 1), of their type."""
-    out = np.empty((len(points), points.shape[1] + 1), points.dtype)
-
-    def fill(rows: slice) -> None:
-        loops.tangent.to_sphere(points[rows], bandwidth, out[rows])
-
-    divide(len(points), 4 * points.size, fill)
-    return out
-
-
 def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """Return the NumPy dtype, which must be float32 or float64, else raise InvalidInput."""
     try:
@@ -278,18 +267,9 @@ class Kernel:
     ) -> Any:
         """Return the product as of `product`, of arrays on a backend's device.
 
-        Parameters
-        ----------
-        backend : Backend
-        X, Y, V : arrays of shapes (n, d), (m, d) and (m, outputs)
-            On the device, all float32 or all float64, and contiguous; X and Y as `mapped` gives
-            them.
-        threads : int, optional
-
-        Returns
-        -------
-        float64 array of shape (n, outputs)
-            On the device, which may still be at work on it.
+        X (n, d), Y (m, d) and V (m, outputs) are all float32 or all float64, and contiguous; X and
+        Y as `mapped` gives them. The product is float64 (n, outputs), on the device, which may
+        still be at work on it.
         """
         out = backend.xp.empty((len(X), V.shape[1]))
         code, parameter, scale = self.code, self.parameter, self.frequency_scale
@@ -336,14 +316,25 @@ class BandwidthKernel(Kernel):
         return 1.0 / self.bandwidth
 
 
+@dataclass(frozen=True, kw_only=True)
+class SpherePoints(BandwidthKernel):
+    """A kernel between the unit vectors of points with a constant column, the bandwidth."""
+
+    def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Return the unit vectors of (bandwidth, x), the constant column first: (n, d + 1).
+
+        They are of the type of the points, float32 or float64, and those of a point are the same,
+        bit for bit, in whatever batch it comes and whatever columns of zeros follow.
+        """
+        out = np.empty((len(points), points.shape[1] + 1), points.dtype)
+
+        def fill(rows: slice) -> None:
+            loops.tangent.to_sphere(points[rows], self.bandwidth, out[rows])
+
+        divide(len(points), 4 * points.size, fill)
+        return out
+
+
 def is_positive(number: Any) -> bool:
     """Return whether this is a finite number above 0."""
     return isinstance(number, int | float | np.number) and bool(0 < number < math.inf)
-
-
-def positive_gamma(kernel: str, gamma: float, bandwidth: float | None) -> None:
-    """Raise InvalidInput unless gamma is positive and there is no bandwidth beside it."""
-    if bandwidth is not None:
-        raise InvalidInput(f"{kernel} takes bandwidth= or gamma=, not both")
-    if not is_positive(gamma):
-        raise InvalidInput(f"gamma={shown(gamma)} of {kernel} must be a positive number")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,6 @@ PointMap = Callable[[NDArray[np.float64]], ArrayLike]
 """A function of one event x (d,), float64, that returns q numbers."""
 
 _MAPS: dict[str, PointMap] = {}
-
-_DELEGATED = ("law", "curve", "isotropic", "heavy_tailed")
 
 
 def register_map(name: str, function: PointMap) -> None:
@@ -51,6 +50,11 @@ def register_map(name: str, function: PointMap) -> None:
     if _MAPS.get(name, function) is not function:
         raise InvalidInput(f"another map is called {name!r} already; choose another name")
     _MAPS[name] = function
+
+
+def _of_kernel(name: str) -> Any:
+    """Return a property that is that of the kernel of mapped points."""
+    return property(attrgetter(f"kernel.{name}"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +90,13 @@ class Composed(Kernel):
     """
 
     name = "composed"
-    law = None
+    law = _of_kernel("law")
+    curve = _of_kernel("curve")
+    isotropic = _of_kernel("isotropic")
+    heavy_tailed = _of_kernel("heavy_tailed")
+    amplitude = _of_kernel("amplitude")
+    frequency_scale = _of_kernel("frequency_scale")
+    degrees_of_freedom = _of_kernel("degrees_of_freedom")
     shift_invariant = False
     takes_late_columns = False
     by_place = True
@@ -107,23 +117,6 @@ class Composed(Kernel):
                 f"before the kernel or a state of it is opened (there are {', '.join(_MAPS)})"
             )
         object.__setattr__(self, "_function", _MAPS[self.map])
-        for each in _DELEGATED:
-            object.__setattr__(self, each, getattr(self.kernel, each))
-
-    @property
-    def amplitude(self) -> float:
-        """Factor of the features, that of the kernel."""
-        return self.kernel.amplitude
-
-    @property
-    def frequency_scale(self) -> float:
-        """Factor of the frequencies, that of the kernel."""
-        return self.kernel.frequency_scale
-
-    @property
-    def degrees_of_freedom(self) -> int:
-        """Degrees of freedom of the kernel's law."""
-        return self.kernel.degrees_of_freedom
 
     def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
         """Return psi of each row, mapped as the kernel's points are, of the type of the points."""

@@ -7,11 +7,32 @@ from dataclasses import dataclass
 
 from streamk.backends import KernelCode, Law
 from streamk.errors import InvalidInput, shown
-from streamk.kernels.base import BandwidthKernel, is_positive, positive_gamma
+from streamk.kernels.base import BandwidthKernel, is_positive
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
-class Gaussian(BandwidthKernel):
+class _GammaKernel(BandwidthKernel):
+    """A kernel whose scale may be given as gamma."""
+
+    def __init__(self, *, bandwidth: float | None = None, gamma: float | None = None) -> None:
+        name = type(self).__name__
+        if gamma is not None and bandwidth is not None:
+            raise InvalidInput(f"{name} takes bandwidth= or gamma=, not both")
+        if gamma is not None:
+            if not is_positive(gamma):
+                raise InvalidInput(f"gamma={shown(gamma)} of {name} must be a positive number")
+            bandwidth = self._of_gamma(gamma)
+        object.__setattr__(self, "bandwidth", 1.0 if bandwidth is None else bandwidth)
+        self.__post_init__()
+
+    @staticmethod
+    def _of_gamma(gamma: float) -> float:
+        """Return the bandwidth."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, init=False)
+class Gaussian(_GammaKernel):
     """Gaussian kernel ``exp(-|x-y|^2 / (2 bandwidth^2))``.
 
     Parameters
@@ -31,16 +52,13 @@ class Gaussian(BandwidthKernel):
     code = KernelCode.GAUSSIAN
     law = Law.NORMAL
 
-    def __init__(self, *, bandwidth: float | None = None, gamma: float | None = None) -> None:
-        if gamma is not None:
-            positive_gamma("Gaussian", gamma, bandwidth)
-            bandwidth = 1.0 / math.sqrt(2.0 * gamma)
-        object.__setattr__(self, "bandwidth", 1.0 if bandwidth is None else bandwidth)
-        self.__post_init__()
+    @staticmethod
+    def _of_gamma(gamma: float) -> float:
+        return 1.0 / math.sqrt(2.0 * gamma)
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
-class Laplacian(BandwidthKernel):
+class Laplacian(_GammaKernel):
     """L1 Laplacian kernel ``exp(-|x-y|_1 / bandwidth)`` (the one of the MEKA paper).
 
     The Euclidean Laplace kernel of the EigenPro papers is ``Matern(nu=0.5)``.
@@ -58,12 +76,9 @@ class Laplacian(BandwidthKernel):
     isotropic = False
     heavy_tailed = True
 
-    def __init__(self, *, bandwidth: float | None = None, gamma: float | None = None) -> None:
-        if gamma is not None:
-            positive_gamma("Laplacian", gamma, bandwidth)
-            bandwidth = 1.0 / gamma
-        object.__setattr__(self, "bandwidth", 1.0 if bandwidth is None else bandwidth)
-        self.__post_init__()
+    @staticmethod
+    def _of_gamma(gamma: float) -> float:
+        return 1.0 / gamma
 
 
 @dataclass(frozen=True, kw_only=True)

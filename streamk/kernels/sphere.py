@@ -18,10 +18,10 @@ from streamk.errors import InvalidInput, shown
 from streamk.kernels.base import (
     BandwidthKernel,
     Kernel,
+    SpherePoints,
     as_points,
     is_positive,
     is_whole,
-    on_sphere,
 )
 
 CONSTANT_KEY = 2**64 - 1
@@ -118,6 +118,7 @@ class Polynomial(DotProductKernel):
 
     name = "polynomial"
     law = Law.BUCKETS
+    amplitude = 1.0
     curve = Curve.IDENTITY
 
     degree: int = 2
@@ -135,11 +136,6 @@ class Polynomial(DotProductKernel):
             raise InvalidInput(
                 f"offset={shown(self.offset)} of Polynomial must be a number from 0 on"
             )
-
-    @property
-    def amplitude(self) -> float:
-        """Factor of the features, 1."""
-        return 1.0
 
     def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
         """Return ``(sqrt(offset), x / bandwidth)`` of each row x, (n, d + 1), of their type."""
@@ -159,7 +155,7 @@ class Polynomial(DotProductKernel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NTK(BandwidthKernel):
+class NTK(SpherePoints):
     """Neural tangent kernel of a fully connected ReLU network, with values from -0.07 to 1.
 
     It is the kernel of gradient descent on all weights of a network of infinite width (Jacot et
@@ -212,14 +208,6 @@ class NTK(BandwidthKernel):
         """Return the depth."""
         return float(self.depth)
 
-    def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
-        """Return the unit vectors of (bandwidth, x), the constant column first: (n, d + 1).
-
-        They are of the type of the points, float32 or float64, and those of a point are the same,
-        bit for bit, in whatever batch it comes and whatever columns of zeros follow.
-        """
-        return on_sphere(points, self.bandwidth)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Linear(Kernel):
@@ -244,21 +232,11 @@ _NODES = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class SphericalKernel(DotProductKernel):
+class SphericalKernel(SpherePoints, DotProductKernel):
     """A kernel of the angle between ``u = (bandwidth, x) / |(bandwidth, x)|`` and the like of y."""
 
-    @property
-    def frequency_scale(self) -> float:
-        """Factor of the frequencies, 1: the bandwidth is in the points."""
-        return 1.0
-
-    def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
-        """Return the unit vectors of (bandwidth, x), (n, d + 1), of the type of the points.
-
-        Those of a point are the same, bit for bit, in whatever batch it comes and whatever columns
-        of zeros follow.
-        """
-        return on_sphere(points, self.bandwidth)
+    frequency_scale = 1.0
+    """Factor of the frequencies: the bandwidth is in the points."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,6 +331,7 @@ class Zonal(SphericalKernel):
 
     name = "zonal"
     law = Law.SPHERE
+    amplitude = 1.0
     curve = Curve.IDENTITY
     takes_late_columns = False
 
@@ -421,11 +400,6 @@ class Zonal(SphericalKernel):
             )
         weights = tuple(0.0 if b < 1e-12 * scale else round(b, 12) for b in found)
         return cls(weights=weights, bandwidth=bandwidth)
-
-    @property
-    def amplitude(self) -> float:
-        """Factor of the features, 1."""
-        return 1.0
 
     def of_products(self, T: Any, columns: int, xp: Any) -> Any:
         """Return the mean of Gegenbauer's polynomials."""

@@ -367,13 +367,9 @@ class IncrementalOasis:
     def learn_many(self, X: ArrayLike) -> list[Change]:
         """Look at events X (n, d), one after the other, and return how the landmarks changed.
 
-        However a stream is cut into calls, the result is the same, bit for bit. If an event cannot
-        be used, none of the call is learned.
-
-        Raises
-        ------
-        InvalidInput
-            If a value is NaN or infinite, or the number of columns is not that of earlier events.
+        However a stream is cut into calls, the result is the same, bit for bit. Raises
+        `InvalidInput`, and learns none of the call, if a value is NaN or infinite, or the number of
+        columns is not that of earlier events.
         """
         return [change for _, changes, *_ in self.follow(X) for change in changes]
 
@@ -383,13 +379,8 @@ class IncrementalOasis:
         """Look at events X (n, d), and stop wherever the landmarks change.
 
         It is for what is learned in the coordinates: an event that changes the landmarks is looked
-        at only when all before it have been asked for.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        asked : array of shape (n, d), optional
-            What is to be predicted before each event is looked at; X by default.
+        at only when all before it have been asked for. What is to be predicted before each event is
+        looked at is `asked` (n, d), X by default.
 
         Yields
         ------
@@ -529,8 +520,7 @@ class IncrementalOasis:
 
     def transform_one(self, x: ArrayLike) -> Numbers:
         """Return the coordinates of an event x (d,), shape (l,), the same bits as in a batch."""
-        coordinates: Numbers = self.transform(_row(x))[0]
-        return coordinates
+        return np.asarray(self.transform(_row(x))[0])
 
     def coefficients(self, W: Numbers) -> Numbers:
         """Return coefficients W (l, outputs) of coordinates as those of the landmarks' kernels.
@@ -542,12 +532,8 @@ class IncrementalOasis:
     def add_columns(self, count: int) -> None:
         """Append columns that were zero in all events so far; nothing changes for these.
 
-        Before the first event there is nothing to do: it tells how many columns there are.
-
-        Raises
-        ------
-        InvalidInput
-            If `count` is no whole number of at least 0.
+        Before the first event there is nothing to do: it tells how many columns there are. Raises
+        `InvalidInput` if `count` is no whole number of at least 0.
         """
         check_count("count", count, least=0)
         if self._points is not None:

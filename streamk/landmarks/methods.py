@@ -19,6 +19,7 @@ clusters.
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
 from collections.abc import Callable
@@ -388,11 +389,7 @@ def centers_of(
     There are at most so many, and no more than different points (n, d), by at most so many of
     Lloyd's iterations from centres by "random" or "k-means++".
     """
-    check_available()
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    model = KMeans(
+    model = scikit_learn("cluster").KMeans(
         min(count, len(points)),
         init=init,
         n_init=1,
@@ -402,19 +399,19 @@ def centers_of(
     )
     # Threads add up their parts of a cluster in the order in which they finish.
     with _thread_pools().limit(limits=1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than clusters
+        # There may be fewer different points than clusters.
+        warnings.simplefilter("ignore", scikit_learn("exceptions").ConvergenceWarning)
         model.fit(points)
-    centers: Numbers = np.unique(model.cluster_centers_, axis=0)
-    return centers
+    return np.asarray(np.unique(model.cluster_centers_, axis=0))
 
 
-def check_available() -> None:
-    """Raise BackendUnavailable if scikit-learn is not installed."""
+def scikit_learn(module: str) -> Any:
+    """Return a module of scikit-learn; raise BackendUnavailable if that is not installed."""
     try:
-        import sklearn.cluster  # noqa: F401
+        return importlib.import_module(f"sklearn.{module}")
     except ImportError as error:
         raise BackendUnavailable(
-            f"clusters need scikit-learn ({error}): pip install 'streamk[sklearn]'"
+            f"this needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
         ) from None
 
 
@@ -458,8 +455,7 @@ def _scores(G: Numbers, rank: int) -> Numbers:
     # The transpose, the same matrix by symmetry, lies as LAPACK has it: others are copied.
     values, U = eigh(G.T, subset_by_index=(n - rank, n - 1), overwrite_a=True, check_finite=False)
     held = U[:, values > n * np.finfo(np.float64).eps * values[-1]]
-    scores: Numbers = np.einsum("ij,ij->i", held, held)
-    return scores
+    return np.asarray(np.einsum("ij,ij->i", held, held))
 
 
 METHODS: dict[str, Callable[..., Landmarks]] = {

@@ -115,8 +115,7 @@ class Landmarks:
     @property
     def factor(self) -> NDArray[Any]:
         """F, (n, rank)."""
-        F: NDArray[Any] = self._factor.F[:, : self.rank]
-        return F
+        return np.asarray(self._factor.F[:, : self.rank])
 
     @property
     def residual(self) -> Numbers:
@@ -154,10 +153,7 @@ class Landmarks:
     def first(self, k: int) -> Landmarks:
         """Return the first k landmarks, with the same memory where the factor is in their order.
 
-        Raises
-        ------
-        InvalidInput
-            If there are not so many.
+        Raises `InvalidInput` if there are not so many.
         """
         check_count("k", k, least=0)
         if k > len(self):
@@ -182,12 +178,8 @@ class Landmarks:
     def compact(self) -> Landmarks:
         """Return the landmarks that the factor has, for the matrix between themselves.
 
-        That is what `transform` needs, without the n rows of the factor.
-
-        Raises
-        ------
-        InvalidInput
-            If the kernel is a diffusion kernel, whose entries depend on all rows.
+        That is what `transform` needs, without the n rows of the factor. Raises `InvalidInput` of a
+        diffusion kernel, whose entries depend on all rows.
 
         Examples
         --------
@@ -217,29 +209,15 @@ class Landmarks:
     def transform(self, Y: ArrayLike) -> Numbers:
         """Return the Nyström features ``L^-1 k(landmarks, y)``, whose products are the kernel's.
 
-        A row's features have the same bits in whatever batch it comes.
-
-        Parameters
-        ----------
-        Y : array of shape (m, d)
-            Points; of a precomputed matrix, the new rows' entries with the landmarks, (m,
-            landmarks).
-
-        Returns
-        -------
-        float64 array of shape (m, rank)
-
-        Raises
-        ------
-        InvalidInput
-            If `Y` does not fit or a value is not finite.
+        Of points Y (m, d) they are float64 (m, rank); of a precomputed matrix, Y has the new rows'
+        entries with the landmarks, (m, landmarks). A row's have the same bits in whatever batch it
+        comes. Raises `InvalidInput` if `Y` does not fit or a value is not finite.
         """
         rows = self.matrix.new_rows(Y, self._all)
         factor = Factor(rows, self.rank, np.dtype(np.float64), self._factor.threads)
         L = lower(self._rows[: self.rank], self.rank, factor.F.dtype)
         factor.extend(self._all[self.used], L, 0)
-        F: Numbers = factor.F[:, : self.rank]
-        return F
+        return np.asarray(factor.F[:, : self.rank])
 
     def approximate(self, rows: ArrayLike, columns: ArrayLike) -> NDArray[Any]:
         """Return entries of ``F F^T``; the two are broadcast against each other.
@@ -262,21 +240,12 @@ class Landmarks:
         return out.reshape(i.shape)
 
     def svd(self, k: int) -> tuple[Numbers, Numbers]:
-        """Return the k leading eigenvectors and eigenvalues of ``F F^T``.
+        """Return the k leading eigenvectors (n, k) of ``F F^T``, and eigenvalues, descending.
 
         They are the left singular vectors and the squared singular values of F. Those of
         ``F^T F`` would lose half of the digits, and the last vectors would be orthogonal no more.
         The paper's estimate in §II-C takes the landmarks for a uniform sample, which oASIS's are
-        not.
-
-        Returns
-        -------
-        float64 array of shape (n, k), orthonormal, and float64 array of shape (k,), descending
-
-        Raises
-        ------
-        InvalidInput
-            If k is not between 1 and `rank`.
+        not. Raises `InvalidInput` if k is not between 1 and `rank`.
         """
         r = self.rank
         check_count("k", k)

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamk.errors import BackendUnavailable, InvalidInput, shown
+from streamk.errors import InvalidInput, shown
 from streamk.kernels import Linear
 from streamk.landmarks.matrices import Numbers, checked_points
-from streamk.landmarks.methods import oasis
+from streamk.landmarks.methods import oasis, scikit_learn
 from streamk.landmarks.selection import check_count
 
 if TYPE_CHECKING:
@@ -112,23 +112,8 @@ class SelfExpressive:
         The eigenvectors of the normalised affinity are singular vectors of the (n, l) codes, so the
         (n, n) matrix is never formed; scikit-learn's k-means splits their rows, scaled to length 1
         (Ng, Jordan and Weiss 2002). A point without a code shares no landmark with any, and its
-        cluster means nothing.
-
-        Parameters
-        ----------
-        n_clusters : int
-            At most as many as landmarks.
-        seed : int, default 0
-            Of the starts of k-means.
-
-        Returns
-        -------
-        int64 array of shape (n,)
-
-        Raises
-        ------
-        InvalidInput
-            If `n_clusters` is no whole number from 1 to l.
+        cluster means nothing. Clusters are int64 (n,); the seed is of the starts of k-means. Raises
+        `InvalidInput` if `n_clusters` is no whole number from 1 to l.
         """
         check_count("n_clusters", n_clusters)
         if n_clusters > len(self.indices):
@@ -136,7 +121,6 @@ class SelfExpressive:
                 f"n_clusters={n_clusters} must be at most the {len(self.indices)} landmarks; "
                 "choose more landmarks"
             )
-        KMeans, _ = _scikit_learn()
         shares = _shares(self.codes)
         degrees = shares @ np.asarray(shares.sum(axis=0)).ravel()
         scaled = _divided(shares, np.sqrt(degrees))
@@ -144,30 +128,18 @@ class SelfExpressive:
         embedded = np.asarray(scaled @ vectors[:, -n_clusters:])
         norms = np.linalg.norm(embedded, axis=1, keepdims=True)
         embedded /= np.where(norms > 0, norms, 1.0)
-        labels = KMeans(n_clusters, n_init=10, random_state=seed).fit_predict(embedded)
-        return np.asarray(labels, dtype=np.int64)
+        model = scikit_learn("cluster").KMeans(n_clusters, n_init=10, random_state=seed)
+        return np.asarray(model.fit_predict(embedded), dtype=np.int64)
 
     def classify(self, Y: ArrayLike, labels: ArrayLike) -> NDArray[Any]:
         """Give points the class whose landmarks explain them best.
 
-        Each point is coded by the landmarks of all classes; the class wins whose part of the code,
-        taken alone, leaves the smallest residual (Wright et al. 2009).
+        Each point of Y (m, d) is coded by the landmarks of all classes; the class wins whose part
+        of the code, taken alone, leaves the smallest residual (Wright et al. 2009), the first in
+        sorted order where several are equal, and for a point that is zero.
 
-        Parameters
-        ----------
-        Y : array of shape (m, d)
-        labels : array of shape (n,)
-            Classes of the points that the landmarks were chosen from.
-
-        Returns
-        -------
-        array of shape (m,), of the dtype of `labels`
-            The first class in sorted order where several are equal, and for a point that is zero.
-
-        Raises
-        ------
-        InvalidInput
-            If there is not one label a point, or a class has no landmark.
+        Labels (n,) are of the points that the landmarks were chosen from; classes (m,) are of their
+        dtype. Raises `InvalidInput` if there is not one label a point, or a class has no landmark.
         """
         known = np.asarray(labels)
         if known.shape != (self.codes.shape[0],):
@@ -259,17 +231,6 @@ def self_expressive(
     return SelfExpressive(chosen.indices, chosen.schur, dictionary, codes, sparsity, error)
 
 
-def _scikit_learn() -> tuple[Any, Any]:
-    try:
-        from sklearn.cluster import KMeans
-        from sklearn.linear_model import orthogonal_mp_gram
-    except ImportError:
-        raise BackendUnavailable(
-            "self-expressive codes need scikit-learn: pip install 'streamk[sklearn]'"
-        ) from None
-    return KMeans, orthogonal_mp_gram
-
-
 def _divided(A: Any, lengths: Numbers) -> Any:
     """Rows divided by lengths; rows of length 0 stay what they are."""
     factors = 1.0 / np.where(lengths > 0, lengths, 1.0)
@@ -304,7 +265,7 @@ def _coded(
 
 def _pursued(gram: Numbers, products: Numbers, sparsity: int, error: float) -> Numbers:
     """Orthogonal matching pursuit of unit vectors: at most `sparsity` atoms, fewer if they do."""
-    _, pursue = _scikit_learn()
+    pursue = scikit_learn("linear_model").orthogonal_mp_gram
     with warnings.catch_warnings():
         # It warns of codes that are exact before they have all their atoms, which is no fault.
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -36,14 +36,9 @@ KEPT = 256
 
 
 class Centers:
-    """The function ``f(x) = sum of a_j k(x, z_j)`` of at most so many centers z_j.
+    """The function ``f(x) = sum of a_j k(x, z_j)`` of centers z_j.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    capacity : int
-        Centers; one more takes the slot of the oldest.
-    n_columns, n_outputs : int
+    There are at most so many as its capacity; one more takes the slot of the oldest.
 
     Examples
     --------
@@ -433,21 +428,11 @@ class OnCenters(Supervised):
         """Return the coefficients that events have as centers of the function that is asked.
 
         Each center counts for the event that it is nearest to, the first of equal ones: a center
-        may be an event as it was scaled before, or one of k-means. Others have 0.
+        may be an event as it was scaled before, or one of k-means. Others have 0. Of events X (n,
+        d) the coefficients are float64 (n, outputs).
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
-        Returns
-        -------
-        float64 array of shape (n, outputs)
-
-        Raises
-        ------
-        InvalidInput
-            If the columns do not fit, a value is not finite, there are no events, or nothing was
-            learned.
+        Raises `InvalidInput` if the columns do not fit, a value is not finite, there are no events,
+        or nothing was learned.
         """
         events = self._check(X)
         if self.columns is None or not len(events):

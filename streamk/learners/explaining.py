@@ -143,22 +143,11 @@ def reasons_of(
     places: Sequence[Places] | None = None,
     most: int | None = None,
 ) -> list[list[Reason]]:
-    """Return the effects of fields on the predictions of events, of each the largest first.
+    """Return the effects of fields on the predictions of events X (n, d), the largest first.
 
-    The learner is as it was afterwards.
-
-    Parameters
-    ----------
-    learner : Learner
-        One that takes NaN as missing, and has learned.
-    fields : Fields
-    X : float64 array of shape (n, d)
-    events : sequence of n mappings or None
-        The values of the fields as they stand in the events.
-    places : sequence of n mappings, optional
-        Those of `Fields.of` whose effects are wanted; by default all.
-    most : int, optional
-        Fields of each event that are told.
+    The learner takes NaN as missing and has learned, and is as it was afterwards. `events` have the
+    values of the fields as they stand in them, and `places` those of `Fields.of` whose effects are
+    wanted, by default all. Of each event at most so many are told.
     """
     places = [fields.of(event) for event in events] if places is None else places
     effects = attributions(learner, X, [list(one.values()) for one in places], fields.nothing)
@@ -184,21 +173,9 @@ def attributions(
     """Return what groups of columns of events add to their predictions.
 
     Of a group this is the prediction less what it would be without its columns: of the predicted
-    class, or of the number. Columns that are missing add nothing.
-
-    Parameters
-    ----------
-    learner : Learner
-        One that takes NaN as missing.
-    X : float64 array of shape (n, d)
-    groups : for each of n events a sequence of sequences of int, optional
-        Places of columns that are left out together; by default each alone.
-    nothing : float64 array of shape (d,), optional
-        The values of columns that are left out; by default NaN.
-
-    Returns
-    -------
-    list of n float64 arrays, a number for each group
+    class, or of the number. Columns that are missing add nothing. Each of the events X (n, d) has
+    groups of places of columns that are left out together, by default each alone, and gets a number
+    for each group. Columns that are left out have the values of `nothing` (d,), by default NaN.
 
     Examples
     --------
@@ -266,16 +243,7 @@ _MOST = 10
 
 
 def report(learner: Learner, fields: Fields, x: NDArray[np.float64], event: Event) -> str:
-    """Return what there is to say of an event, in lines.
-
-    Parameters
-    ----------
-    learner : Learner
-    fields : Fields
-    x : float64 array of shape (d,)
-    event : mapping or None
-        The values of its fields.
-    """
+    """Return what there is to say of an event x (d,) with the values of its fields, in lines."""
     if not learner.n_events:
         return "nothing is learned yet"
     lines = [_prediction(learner, x)]

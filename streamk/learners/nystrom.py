@@ -182,9 +182,8 @@ class OnlineNystrom(OnEmbeddedFeatures):
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
         header = {**self._header(), "n_steps": self._optimizer.n_steps}
-        nested = State.nest({"landmarks": self._landmarks.state()}, header)
         own = {name: array.copy() for name, array in self._optimizer.arrays().items()}
-        return State(nested.header, {**nested.arrays, **own})
+        return State.nest({"landmarks": self._landmarks.state()}, header, own)
 
     @classmethod
     def from_state(cls, state: State) -> Self:

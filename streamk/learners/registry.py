@@ -309,22 +309,12 @@ def champion_state(state: State) -> State:
 
 
 class Opening:
-    """Opens what checkpoints hold as the model of a run.
-
-    Parameters
-    ----------
-    model : Learner
-        The run's, as it begins without a checkpoint.
-
-    Attributes
-    ----------
-    initial : State
-        That of the run's own model: of a contest the champion's.
-    """
+    """Opens what checkpoints hold as the model of a run, as it begins without a checkpoint."""
 
     def __init__(self, model: Any) -> None:
         self._fresh = model.state()
         self.initial = champion_state(self._fresh)
+        """That of the run's own model: of a contest the champion's."""
         self._digest = self._digest_of(model)
         """Of the run's own model, out of its shards."""
 
@@ -334,16 +324,8 @@ class Opening:
     def open(self, state: State, like: Any) -> Any:
         """Return the model whose state this is, with the challengers of this run.
 
-        Parameters
-        ----------
-        state : State
-        like : Learner
-            The run's model as it is, for the shards and the place of one without challengers.
-
-        Raises
-        ------
-        StateError
-            If it cannot be opened, or the champion is no model of this run.
+        It is `like` the run's model as it is, in shards and place, if without challengers. Raises
+        `StateError` if it cannot be opened, or the champion is no model of this run.
         """
         if "champion" in state.header:
             champion = str(state.header["champion"])

@@ -49,10 +49,7 @@ _PIECE = 1 << 16
 def restored(state: State, **placing: Any) -> OfOneKernel:
     """Return the learner of one kernel whose state this is, with its `Learner.placing`.
 
-    Raises
-    ------
-    StateError
-        If it is none of these.
+    Raises `StateError` if it is none of these.
     """
     if state.type not in TYPES:
         raise StateError(f"no {state.type!r} can be scaled; there are {', '.join(TYPES)}")
@@ -119,10 +116,7 @@ class Scaled(Wrapper):
     def learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> None:
         """Learn from events X (n, d), in which NaN is missing, with labels y (n,).
 
-        Raises
-        ------
-        InvalidInput
-            As the learner's own, and if a value is infinite.
+        Raises `InvalidInput` as the learner's own, and if a value is infinite.
         """
         events = self._check(X)
         self._follow(events, self.check_labels(y, len(events)), None)
@@ -130,10 +124,7 @@ class Scaled(Wrapper):
     def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
         """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
 
-        Raises
-        ------
-        InvalidInput
-            As of `learn_many`.
+        Raises `InvalidInput` as `learn_many` does.
         """
         events = self._check(X)
         labels = self.learner.check_some_labels(y, len(events))
@@ -179,7 +170,7 @@ class Scaled(Wrapper):
             numbers = np.where(there, standard[:, 0], math.nan)
         asked = None
         if add is not None:
-            asked = Asked(ahead, _Restored(add, units).add)
+            asked = Asked(ahead, add if units is None else _restoring(add, units))
         try:
             learner.learn_checked(scaled, numbers, asked)
         except InvalidInput:  # the scale has taken in no event after the one that failed
@@ -225,19 +216,13 @@ class Scaled(Wrapper):
             scaled = scale.transform_one(x, learner.dtype)
             if scaled is not None:
                 return self._restore(learner.decision_one(scaled))
-        F: NDArray[np.float64] = self.decision_many(one_row(x))[0]
-        return F
+        return np.asarray(self.decision_many(one_row(x))[0])
 
     def coefficients_of(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the coefficients that events X (n, d) have as centers, float64 (n, outputs).
 
         See `streamk.learners.OnlineKernelRidge.coefficients_of`; numbers are in deviations of the
-        labels.
-
-        Raises
-        ------
-        InvalidInput
-            If the learner has no events as centers, or as its own.
+        labels. Raises `InvalidInput` if the learner has no events as centers, or as its own.
         """
         events = self._check(X)
         if self.columns is None:  # the learner says why there are none
@@ -290,13 +275,7 @@ class Scaled(Wrapper):
 
     @classmethod
     def from_state(cls, state: State, **placing: Any) -> Self:
-        """Return the learner whose state this is, with its `placing`.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's.
-        """
+        """Return the learner whose state this is, or raise StateError of another one."""
         state.expect(cls.TYPE)
         scaled = cls.__new__(cls)
         scaled.learner = restored(state.child("learner"), **placing)
@@ -336,26 +315,19 @@ class Scaled(Wrapper):
         self._scale = one
 
 
-class _Restored:
-    """Gives outputs on in the label's own unit, of as many events at a time as there are.
+def _restoring(
+    add: Callable[[NDArray[np.float64]], None], units: NDArray[np.float64]
+) -> Callable[[NDArray[np.float64]], None]:
+    """Return what gives outputs on in the label's own unit, of some events at a time.
 
-    Parameters
-    ----------
-    add : callable
-    units : float64 array of shape (n, 2, 1), or None
-        Mean and factor of the label before each event; None for classes.
+    Units (n, 2, 1) are mean and factor of the label before each event.
     """
 
-    def __init__(
-        self, add: Callable[[NDArray[np.float64]], None], units: NDArray[np.float64] | None
-    ) -> None:
-        self._add, self._units, self._done = add, units, 0
+    def restored(F: NDArray[np.float64]) -> None:
+        nonlocal units
+        now, units = units[: len(F)], units[len(F) :]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            F = bounded(F / now[:, 1] + now[:, 0])
+        add(F)
 
-    def add(self, F: NDArray[np.float64]) -> None:
-        """Take the outputs of the next events."""
-        if self._units is not None:
-            units = self._units[self._done : self._done + len(F)]
-            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                F = bounded(F / units[:, 1] + units[:, 0])
-            self._done += len(F)
-        self._add(F)
+    return restored

@@ -169,23 +169,11 @@ class CompiledModel:
         return float(self.visits @ each) / linear_cost(d, self.n_outputs)
 
     def decision_many(self, X: ArrayLike) -> Numbers:
-        """Return the scores of events.
+        """Return the scores of events X (n, d), of which NaN is missing, float64 (n, outputs).
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-            NaN is missing.
-
-        Returns
-        -------
-        float64 array of shape (n, outputs)
-            Numbers; the logit of the second of two classes; or a score for each class, whose
-            exponentials are in proportion to the probabilities.
-
-        Raises
-        ------
-        InvalidInput
-            If the shape does not fit, or a value is infinite.
+        They are numbers; the logit of the second of two classes; or a score for each class, whose
+        exponentials are in proportion to the probabilities. Raises `InvalidInput` if the shape does
+        not fit, or a value is infinite.
         """
         rows = _writable(np.ascontiguousarray(X, np.float64))
         if rows.ndim != 2 or rows.shape[1] != self.width:
@@ -209,10 +197,8 @@ class CompiledModel:
         labels[:] = self.classes
         weighted = scores + self.log_weights
         if len(self.classes) == 2:
-            second: Numbers = labels[(weighted[:, 0] > 0.0).astype(np.intp)]
-            return second
-        found: Numbers = labels[weighted.argmax(axis=1)]
-        return found
+            return np.asarray(labels[(weighted[:, 0] > 0.0).astype(np.intp)])
+        return np.asarray(labels[weighted.argmax(axis=1)])
 
     def predict_proba_many(self, X: ArrayLike) -> Numbers:
         """Return probabilities (n, classes), float64, of events X (n, d)."""
@@ -271,13 +257,7 @@ class CompiledModel:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the model whose state this is.
-
-        Raises
-        ------
-        StateError
-            If it is the state of another model, or arrays are missing or do not fit.
-        """
+        """Return the model whose state this is, or raise StateError if it does not fit."""
         header = state.expect(cls.TYPE).header
         classes = listed(header, "classes", _OWNER)
         named = header.get("columns") is not None
@@ -382,8 +362,7 @@ class Scale:
         """Return scaled events (n, d)."""
         with np.errstate(over="ignore"):  # what is far away is bounded
             Z = (np.where(np.isnan(X), self.fill, X) - self.shift) * self.factor
-        bounded: Numbers = np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL)
-        return bounded
+        return np.asarray(np.clip(Z, -FARTHEST_LOCAL, FARTHEST_LOCAL))
 
 
 def _without_tails(X: Numbers) -> Numbers:
@@ -393,8 +372,7 @@ def _without_tails(X: Numbers) -> Numbers:
         least = np.nanquantile(X, _TAIL, axis=0, method="higher")
         most = np.nanquantile(X, 1.0 - _TAIL, axis=0, method="lower")
     differ = most > least
-    bounded: Numbers = np.clip(X, np.where(differ, least, -np.inf), np.where(differ, most, np.inf))
-    return bounded
+    return np.asarray(np.clip(X, np.where(differ, least, -np.inf), np.where(differ, most, np.inf)))
 
 
 def as_events(X: ArrayLike, least: int = 1) -> Numbers:

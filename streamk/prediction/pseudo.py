@@ -39,8 +39,7 @@ def distances(X: Numbers, Y: Numbers) -> Numbers:
 
     Those of equal points are 1e-75. They are sound for values of points up to 1e50.
     """
-    found: Numbers = INVERSE_DISTANCE.bandwidth / INVERSE_DISTANCE.pairwise(X, Y)
-    return found
+    return np.asarray(INVERSE_DISTANCE.bandwidth / INVERSE_DISTANCE.pairwise(X, Y))
 
 
 def within_range(X: ArrayLike, name: str, least: int = 1, d: int | None = None) -> Numbers:
@@ -235,19 +234,11 @@ class PseudoLandmarks:
         return out
 
     def predict(self, X: ArrayLike, beta: ArrayLike) -> Numbers:
-        """Return ``C̄ beta``, the decision values of Algorithm 1.
+        """Return ``C̄ beta``, the decision values of Algorithm 1, float64 (n,) or (n, outputs).
 
-        A row's result is the same, bit for bit, in whatever batch it comes.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        beta : array of shape (m + p,) or (m + p, outputs)
-            Coefficients of a linear model, or what `PseudoNystrom.weights` returns.
-
-        Returns
-        -------
-        float64 array of shape (n,) or (n, outputs)
+        Beta (m + p,) or (m + p, outputs) are coefficients of a linear model, or what
+        `PseudoNystrom.weights` returns. A row's result is the same, bit for bit, in whatever batch
+        it comes.
 
         Examples
         --------
@@ -416,15 +407,8 @@ class PseudoNystrom:
     def weights(self, X: ArrayLike, alpha: ArrayLike) -> Numbers:
         """Return ``W̄ C̄^T alpha``, from which `PseudoLandmarks.predict` predicts (Algorithm 1).
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        alpha : array of shape (n,) or (n, outputs)
-            Coefficients of these points in a kernel machine.
-
-        Returns
-        -------
-        float64 array of shape (m + p,) or (m + p, outputs)
+        Alpha (n,) or (n, outputs) are coefficients of points X (n, d) in a kernel machine; it is
+        float64 (m + p,) or (m + p, outputs).
 
         Examples
         --------
@@ -439,8 +423,7 @@ class PseudoNystrom:
         True
         """
         F = self.transform(X)
-        beta: Numbers = self.map @ (F.T @ columns_of(alpha, len(F), "alpha"))
-        return beta
+        return np.asarray(self.map @ (F.T @ columns_of(alpha, len(F), "alpha")))
 
 
 def _root_of_weights(pseudo: PseudoLandmarks, points: Numbers) -> Numbers:

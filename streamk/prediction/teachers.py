@@ -391,8 +391,7 @@ def importance_of(model: Any, X: Any) -> Numbers:
 def _squares(coefficients: Numbers) -> Numbers:
     """Return the sum of the squares of each row (n,) of coefficients (n,) or (n, outputs)."""
     rows = coefficients.reshape(len(coefficients), -1)
-    found: Numbers = np.einsum("ij,ij->i", rows, rows)
-    return found
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def _check_events(name: str, fitted: int, n: int) -> None:

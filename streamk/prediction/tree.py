@@ -273,8 +273,7 @@ class LocalModel:
 
     def scores(self, Z: Numbers) -> Numbers:
         """Return the scores (n, q) of points (n, d), in double precision."""
-        found: Numbers = self.bias + self.basis(Z) @ self.weights
-        return found
+        return np.asarray(self.bias + self.basis(Z) @ self.weights)
 
     def basis(self, Z: Numbers) -> Numbers:
         """Return the kernel values and their products (n, m + p)."""
@@ -512,8 +511,7 @@ def _k_means(
         if len(empty):
             apart = w * away[np.arange(len(Z)), nearest]
             centers[empty] = Z[np.argsort(-apart, kind="stable")[: len(empty)]]
-    found: Numbers = np.unique(centers, axis=0)
-    return found
+    return np.asarray(np.unique(centers, axis=0))
 
 
 def _pairs(m: int, count: int, random: np.random.Generator) -> NDArray[np.int64]:

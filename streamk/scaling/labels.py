@@ -38,16 +38,6 @@ _MOST_LONGER = 6
 class Jumps:
     """Blocks in a row that were of a larger scale or another place, and of a smaller scale.
 
-    Attributes
-    ----------
-    far : int
-        Blocks in a row; one that is where no labels were before counts as `patience` of them.
-    shrunk : int
-    found : int
-        Jumps that there were.
-    known : float, float, optional
-        Between which labels were then: before a jump and after it.
-
     Examples
     --------
     >>> block = np.arange(64.0)
@@ -57,9 +47,12 @@ class Jumps:
     """
 
     far: int = 0
+    """Blocks in a row; one that is where no labels were before counts as `patience` of them."""
     shrunk: int = 0
     found: int = 0
+    """Jumps that there were."""
     known: tuple[float, float] | None = None
+    """Between which labels were then: before a jump and after it."""
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any], owner: str) -> Self:
@@ -127,8 +120,7 @@ def _between(ordered: NDArray[np.float64], level: float) -> float:
     place = level * (len(ordered) - 1)
     here = int(place)
     low, high = ordered[here : here + 2].tolist()
-    found: float = low + (place - here) * (high - low)
-    return found
+    return float(low + (place - here) * (high - low))
 
 
 _FURTHEST = 20.0
@@ -248,9 +240,8 @@ class LabelScale:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         header: dict[str, JSON] = {"type": self.TYPE, **self._jumps.to_header()}
-        nested = State.nest({"scale": self._scale.state()}, header)
         own = {"recent": self._recent.copy(), "bounds": self._bounds.copy()}
-        return State(nested.header, {**nested.arrays, **own})
+        return State.nest({"scale": self._scale.state()}, header, own)
 
     @classmethod
     def from_state(cls, state: State) -> LabelScale:
@@ -372,9 +363,8 @@ class LabelQuantiles(RunningQuantiles):
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        header: dict[str, JSON] = {"type": self.TYPE}
-        nested = State.nest({"quantiles": super().state()}, header | self._jumps.to_header())
-        return State(nested.header, {**nested.arrays, "recent": self._recent.copy()})
+        header: dict[str, JSON] = {"type": self.TYPE, **self._jumps.to_header()}
+        return State.nest({"quantiles": super().state()}, header, {"recent": self._recent.copy()})
 
     @classmethod
     def from_state(cls, state: State) -> LabelQuantiles:

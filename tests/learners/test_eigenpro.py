@@ -18,8 +18,9 @@ from streamk.learners import EigenPro
 from streamk.learners.eigenpro import centered
 from streamk.learners.eigenpro.centered import ProjectedGradient
 from streamk.learners.eigenpro.direct import NormalEquations
-from streamk.learners.eigenpro.projection import InexactProjection, Preconditioner, apart
+from streamk.learners.eigenpro.projection import Preconditioner, apart, interpolated
 from streamk.learners.eigenpro.selection import METHODS
+from streamk.learners.eigenpro.shards import HostCenters
 from streamk.state import State
 
 LAPLACE = kernels.Matern(nu=0.5, bandwidth=2.0)
@@ -73,10 +74,10 @@ def test_projected_gradient_is_algorithm_2(centers: int, outputs: int) -> None:
     m = 16
     X, T = points(12 * m, outputs)
     Z = points(centers, seed=7)[0]
-    K = LAPLACE.pairwise(Z)
-    ours = ProjectedGradient(
-        LAPLACE, Z, np.zeros((centers, 2 * outputs)), batch_size=m, seed=0, K=K
-    )
+    K, A = LAPLACE.pairwise(Z), np.zeros((centers, 2 * outputs))
+    placed = HostCenters(LAPLACE, centers, n_columns=Z.shape[1], n_outputs=2 * outputs)
+    placed.add(Z, A)
+    ours = ProjectedGradient(LAPLACE, Z, A, batch_size=m, seed=0, K=K, centers=placed)
     every = ours.project_every
     assert every == {20: 1, 100: 2 if outputs == 1 else 4}[centers]
     batches = [(X[at : at + m], T[at : at + m]) for at in range(0, len(X), m)]
@@ -101,11 +102,10 @@ def test_inexact_projection_is_algorithm_3_and_goes_to_the_solution() -> None:
     Z, h = points(150, 2)
     sample = np.arange(0, 150, 3)
     preconditioner = Preconditioner(SMOOTH, Z[sample], batch_size=32)
-    ours = InexactProjection(SMOOTH, sample, preconditioner, batch_size=32, seed=3)
-    found = ours.solve(Z, h, np.zeros_like(h), 5)
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([3, 5])))
     orders = [random.permutation(150) for _ in range(2)]
-    level = preconditioner.level
+    start, level = np.zeros_like(h), preconditioner.level
+    found = interpolated(SMOOTH, Z, sample, preconditioner, start, h, orders, batch_size=32)
     expected = naive.eigenpro2(SMOOTH.pairwise, Z, h, sample, level, orders, 32)
     K = SMOOTH.pairwise(Z)
     assert np.allclose(K @ found, K @ expected, rtol=1e-4, atol=1e-5)

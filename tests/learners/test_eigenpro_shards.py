@@ -190,7 +190,7 @@ def test_no_matrix_of_events_by_centers_is_stored(monkeypatch: pytest.MonkeyPatc
     tracemalloc.start()
     try:
         model.decision_many(Z[:m])
-        solver._projection.solve(Z[:p], np.ones((p, 1)), np.zeros((p, 1)), 0)
+        solver.projected(np.ones((p, 1)), np.zeros((p, 1)))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

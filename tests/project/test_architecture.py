@@ -84,12 +84,7 @@ HOMES = {
         "streamk.engine.evaluation.river_metrics",
         "connectors.river",
     ),
-    "sklearn": (
-        "streamk.adapters.sklearn",
-        "streamk.factorization.meka",
-        "streamk.landmarks.methods",
-        "streamk.landmarks.self_expressive",
-    ),
+    "sklearn": ("streamk.adapters.sklearn", "streamk.landmarks.methods"),
     "starlette": ("streamk.serving",),
     "uvicorn": ("streamk.serving",),
 }

@@ -88,8 +88,7 @@ class _Machine:
         """Return the numbers of the classes, (n,)."""
         if self.svc is None:
             return np.repeat(self.present, len(X))
-        numbers: Indices = self.svc.predict(X)
-        return numbers
+        return np.asarray(self.svc.predict(X))
 
     def pairs(self, X: Numbers, n_classes: int) -> Numbers:
         """Return the decisions between any two classes, (n, n_classes (n_classes - 1) / 2).

@@ -33,16 +33,7 @@ __all__ = [
 
 
 def of_points(*but: str, default: str = "gaussian", doc: str = "") -> dict[str, Option]:
-    """Return the options of a kernel between points in the unit of their columns.
-
-    Parameters
-    ----------
-    *but : str
-        Names of the kernels that there are not.
-    default : str
-    doc : str
-        More sentences about it.
-    """
+    """Return the options of a kernel between points in the unit of their columns, but of those."""
     names = ", ".join(f'"{name}"' for name in kernels.KERNELS if name not in {*_NEVER, *but})
     return {
         "kernel": Option(
@@ -71,10 +62,7 @@ _NEVER = ("polynomial", "arc_cosine", "zonal")
 def made_kernel(estimator: Any, columns: int) -> str | Kernel:
     """Return the kernel of an estimator of points of so many columns, or "precomputed".
 
-    Raises
-    ------
-    InvalidInput
-        If there is no such kernel, or one that is not given by name is given a scale.
+    Raises `InvalidInput` if there is none of the name, or one that is no name is given a scale.
     """
     kernel: str | Kernel = estimator.kernel
     scales = {"bandwidth": estimator.bandwidth, "gamma": estimator.gamma}
@@ -164,8 +152,7 @@ ValueError
     def _points(self, X: ArrayLike) -> Numbers:
         """Return points that are to be predicted."""
         check_is_fitted(self)
-        points: Numbers = validate_data(self, X, reset=False, **self._ROWS)
-        return points
+        return np.asarray(validate_data(self, X, reset=False, **self._ROWS))
 
 
 class Weighted(AtOnce):
@@ -217,8 +204,7 @@ class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
         """Labels of points X (n, d), shape (n,)."""
         F = self._predict(self._points(X))
         numbers = F.argmax(axis=1) if F.shape[1] > 1 else (F[:, 0] > 0).astype(np.intp)
-        labels: NDArray[Any] = self.classes_[numbers]
-        return labels
+        return np.asarray(self.classes_[numbers])
 
 
 class ByNumbers(RegressorMixin, AtOnce):  # type: ignore[misc]

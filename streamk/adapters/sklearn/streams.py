@@ -60,12 +60,8 @@ def labels_of(y: Any) -> Any:
     """Return labels as NumPy has them, from a series of any library or what it has as an array.
 
     scikit-learn takes pandas' nullable whole numbers and booleans as numbers with fractions, of
-    which two large ones may be the same.
-
-    Raises
-    ------
-    InvalidInput
-        If one is missing, naming its row, or some are texts and others are not.
+    which two large ones may be the same. Raises `InvalidInput` if one is missing, naming its row,
+    or some are texts and others are not.
 
     Examples
     --------

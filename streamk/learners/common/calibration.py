@@ -123,8 +123,7 @@ def inverse_temperature(F: Numbers, classes: Numbers) -> float:
         Z = math.exp(logarithm) * margins
         top = Z.max(axis=1)
         of_sum = top + np.log(np.exp(Z - top[:, None]).sum(axis=1))
-        found: float = of_sum.sum() / n - math.exp(logarithm) * other
-        return found
+        return float(of_sum.sum() / n - math.exp(logarithm) * other)
 
     low, high = math.log(LEAST), math.log(LARGEST)
     left, right = high - _SHARE * (high - low), low + _SHARE * (high - low)

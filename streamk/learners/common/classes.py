@@ -69,19 +69,8 @@ class Classes:
     """Labels in the order of their first appearance.
 
     If the first one that is learned is a boolean, both False and True are classes from then on, in
-    this order: there is no third.
-
-    Parameters
-    ----------
-    labels : iterable of str, int or bool
-        Known beforehand.
-    max_classes : int, default 1000
-        How many `check` lets there be. If more are known beforehand, there are these.
-
-    Raises
-    ------
-    InvalidInput
-        If `max_classes` is not a whole number of at least 2.
+    this order: there is no third. `check` lets there be `max_classes`, a whole number of at least
+    2; if more labels are known beforehand, there are these.
 
     Examples
     --------
@@ -176,13 +165,8 @@ def check_most(known: set[Label], labels: Sequence[Label | None], most: int) -> 
 def beyond(known: set[Label], labels: Collection[Label | None], most: int) -> list[int]:
     """Return the places of labels that would make more than so many classes.
 
-    Parameters
-    ----------
-    known : set of labels
-        The classes that there are. Those that come are added.
-    labels : collection of labels
-        In the order in which they are learned; None adds none.
-    most : int
+    Those that come are added to the classes that are known, in the order in which labels are
+    learned; None adds none.
 
     Examples
     --------

@@ -30,10 +30,7 @@ def check_mergeable(one: Any, other: Any, names: Sequence[str]) -> None:
 def events_apart(one: Any, other: Any, common_events: int) -> tuple[int, int]:
     """Return how many events each of two learners learned since they were one.
 
-    Raises
-    ------
-    InvalidInput
-        If `common_events` is negative or more than one of them has learned.
+    Raises `InvalidInput` if `common_events` is negative or more than one of them has learned.
     """
     mine, others = one.n_events - common_events, other.n_events - common_events
     if common_events < 0 or mine < 0 or others < 0:
@@ -58,19 +55,9 @@ def merge_by_events(
 ) -> None:
     """Have a learner learn events that another one keeps, or become it if it learned none since.
 
-    Parameters
-    ----------
-    one, other : learners that keep events
-    common_events : int
-        Events that their last common state had learned.
-    events_of : callable
-        Takes the other and how many events it learned since; returns those it has, (n, d) in its
-        columns, and their labels as numbers (n,).
-
-    Raises
-    ------
-    InvalidInput
-        If the learners differ in an option, naming it, or have fewer events than that.
+    `events_of` takes the other and how many events it learned since their last common state;
+    it returns those it has, (n, d) in its columns, and their labels as numbers (n,). Raises
+    `InvalidInput` as the functions above do.
     """
     check_mergeable(one, other, ("is_classifier", *options.shared(one.OPTIONS)))
     mine, others = events_apart(one, other, common_events)

@@ -112,8 +112,7 @@ class Optimizer:
     @property
     def n_outputs(self) -> int:
         """Outputs of the model."""
-        outputs: int = self.W.shape[1]
-        return outputs
+        return int(self.W.shape[1])
 
     @property
     def nbytes(self) -> int:
@@ -218,8 +217,7 @@ class StochasticGradient(Optimizer):
     def _learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None, F: Matrix) -> int:
         sizes = self._step.sizes(self.n_steps + 1, len(Phi))
         decays = 1.0 - sizes * self._regularization
-        done: int = loops.coordinates.descend(Phi, y, self.W, self._loss, decays, sizes, Q, F)
-        return done
+        return int(loops.coordinates.descend(Phi, y, self.W, self._loss, decays, sizes, Q, F))
 
     def join(self, parts: Sequence[Contribution], common_events: int) -> None:
         """Become the mean, weighed by the events since."""
@@ -280,8 +278,7 @@ class Newton(Optimizer):
 
     def _learn(self, Phi: Matrix, y: Matrix, Q: Matrix | None, F: Matrix) -> int:
         options = (self._forgetting, self._ridge, self.n_steps, self._pulls(len(self.T)))
-        done: int = loops.coordinates.newton(Phi, y, self.W, self.T, self._loss, *options, Q, F)
-        return done
+        return int(loops.coordinates.newton(Phi, y, self.W, self.T, self._loss, *options, Q, F))
 
     def carry(self, change: Change) -> None:
         """Follow a change of the landmarks."""

@@ -16,20 +16,14 @@ from streamk.options import Choice, Made, Option, Real, Whole
 
 @dataclass(frozen=True, kw_only=True)
 class OfKernel(Made):
-    """The kernel of a learner.
-
-    Parameters
-    ----------
-    names : tuple of str
-        Of the kernels that the learner takes.
-    more : str
-        Sentences about it, however it is given.
-    """
+    """The kernel of a learner."""
 
     kind: type = Kernel
     parse: Callable[[Any], Any] = kernels.from_json
     names: tuple[str, ...]
+    """Of the kernels that the learner takes."""
     more: str
+    """Sentences about it, however it is given."""
 
     def by_name(self) -> OfKernel:
         """Return the option of a model, which makes the kernel of a name."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
+from operator import attrgetter
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from streamk.declared import FINITE, Domain, listed
 from streamk.errors import InvalidInput, NotLearned
 from streamk.features.columns import Column
 from streamk.features.random_features import check_events
-from streamk.learners.common.base import Methods
+from streamk.learners.common.base import Learner, Methods
 from streamk.learners.common.classes import (
     Classes,
     ClassWeights,
@@ -148,6 +149,14 @@ class Predictor(Methods):
             If this is a regression, the columns do not fit or a value is not finite.
         """
         return self.probabilities(self.decision_many(X))
+
+    def learn_one(self, x: ArrayLike, y: Any) -> None:
+        """Learn from one event x (d,) with label y."""
+        self.learn_many(one_row(x), [y])
+
+    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
+        return np.asarray(self.decision_many(one_row(x))[0])
 
     def predict_one(self, x: ArrayLike) -> Any:
         """Predicted label or number of one event x of shape (d,)."""
@@ -299,46 +308,23 @@ class Decider(Predictor):
         return labels
 
 
+def _inside(name: str) -> Any:
+    """Return a property that is that of the learner inside."""
+    return property(attrgetter(f"learner.{name}"), doc=getattr(Learner, name).__doc__)
+
+
 class Wrapper(OneAtATime, Predictor):
     """A learner that is what the one inside, `learner`, is."""
 
     learner: Any
 
-    @property
-    def innermost(self) -> Any:
-        """The learner that is inside of all others."""
-        return self.learner.innermost
-
-    @property
-    def is_classifier(self) -> bool:
-        """True if labels are classes, False if they are numbers."""
-        return bool(self.learner.is_classifier)
-
-    @property
-    def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first."""
-        found: tuple[Column, ...] | None = self.learner.columns
-        return found
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far, in the order of the probabilities; () for regression."""
-        return tuple(self.learner.classes)
-
-    @property
-    def max_classes(self) -> int:
-        """Classes that there may be; labels that would make more are refused."""
-        return int(self.learner.max_classes)
-
-    @property
-    def n_events(self) -> int:
-        """Events learned."""
-        return int(self.learner.n_events)
-
-    @property
-    def n_features(self) -> int:
-        """Random features or landmarks in use."""
-        return int(self.learner.n_features)
+    innermost = _inside("innermost")
+    is_classifier = _inside("is_classifier")
+    columns = _inside("columns")
+    classes = _inside("classes")
+    max_classes = _inside("max_classes")
+    n_events = _inside("n_events")
+    n_features = _inside("n_features")
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as the learner inside does, or raise InvalidInput."""
@@ -353,10 +339,7 @@ class OwnClasses(Wrapper):
 
     _classes: list[Label]
 
-    @property
-    def takes_missing(self) -> bool:  # type: ignore[override]
-        """True if a value may be missing (NaN)."""
-        return bool(self.learner.takes_missing)
+    takes_missing = _inside("takes_missing")
 
     @property
     def classes(self) -> tuple[Label, ...]:
@@ -388,10 +371,6 @@ class OwnClasses(Wrapper):
         self.check_labels(y, len(np.asarray(X)))
         self.predict_then_learn_many(X, y)
 
-    def learn_one(self, x: ArrayLike, y: Any) -> None:
-        """Learn from one event x (d,) with label y."""
-        self.learn_many(one_row(x), [y])
-
     def aside(self) -> AbstractContextManager[None]:
         """Predict without a trace in the learner inside."""
         found: AbstractContextManager[None] = self.learner.aside()
@@ -422,8 +401,7 @@ class OwnClasses(Wrapper):
     def choices(self, P: NDArray[Any]) -> NDArray[np.intp]:
         """Return the numbers of the predicted classes where `predict_proba_many` gave P."""
         places = np.array(self._places(), np.intp)
-        found: NDArray[np.intp] = places[self.learner.choices(np.asarray(P)[:, places])]
-        return found
+        return np.asarray(places[self.learner.choices(np.asarray(P)[:, places])])
 
     def _places(self) -> list[int]:
         """Return the numbers of the classes that the learner inside knows."""

@@ -56,13 +56,7 @@ class Decides(Protocol):
 
 
 class Recorder:
-    """Collects outputs piece by piece; each piece is decided by the learner as it is then.
-
-    Parameters
-    ----------
-    learner : Decides
-    n : int
-        Events in all.
+    """Collects outputs of n events, piece by piece; the learner decides each as it is then.
 
     Examples
     --------
@@ -103,12 +97,8 @@ def labels_or_none(
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the labels of n events as they are learned, and which of them are known: not None.
 
-    In the place of a label that is not known there is anything.
-
-    Raises
-    ------
-    InvalidInput
-        If there are not n, or one is of no use, naming its row.
+    In the place of a label that is not known there is anything. Raises `InvalidInput` if there are
+    not n, or one is of no use, naming its row.
 
     Examples
     --------
@@ -181,12 +171,7 @@ class Followed(NamedTuple):
 def joined_by_class(found: Sequence[Followed], classes: Sequence[Label] | None) -> Prequential:
     """Return consecutive predictions of learners that know different classes as one.
 
-    Parameters
-    ----------
-    found : sequence of Followed
-        In the order of their events.
-    classes : sequence of labels or None
-        Those that any of them knew, in the order of the probabilities; None for regression.
+    Classes are those that any of them knew, in the order of the probabilities; None for regression.
 
     Examples
     --------

@@ -96,14 +96,8 @@ class InverseTime(Step):
         some 1 + noise (gamma h)^2 a step, which the regularization's 1 - 2 gamma nu outweighs from
         the first step on, ``theta nu`` being above 1.
 
-        Parameters
-        ----------
-        curvature : float
-            Bound h on the curvature of the loss, times k(x, x).
-        noise : float
-            One over the features of a block times the events of a step.
-        events : int
-            Of a step.
+        The curvature h is a bound on that of the loss, times k(x, x); the noise is one over the
+        features of a block times the events of a step.
         """
         if self.offset is not None:
             return self
@@ -117,8 +111,7 @@ class InverseTime(Step):
     def sizes(self, first: int, count: int) -> NDArray[np.float64]:
         """Return theta / (t + offset) of so many steps from t = `first` on."""
         times = np.arange(first, first + count, dtype=np.float64)
-        found: NDArray[np.float64] = self.theta / (times + (self.offset or 0.0))
-        return found
+        return np.asarray(self.theta / (times + (self.offset or 0.0)))
 
 
 @dataclass(frozen=True)

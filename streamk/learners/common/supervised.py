@@ -23,7 +23,7 @@ from streamk.learners.common.options import (
     OF_OPTIMIZERS,
     check_classification,
 )
-from streamk.learners.common.predictor import Decider, OneAtATime, one_row
+from streamk.learners.common.predictor import Decider, OneAtATime
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
 from streamk.learners.common.steps import AdaGrad, Constant, Ladder, Step
 from streamk.losses import Loss
@@ -80,6 +80,7 @@ class Supervised(OneAtATime, Decider):
     ) -> None:
         """Be a learner of no event, for a task that the loss can do."""
         self.loss = loss_by_name(loss) if isinstance(loss, str) else loss
+        LOSS.check("loss", self.loss)
         self.is_classifier = classifies(self.loss, task)
         if not self.is_classifier:
             check_classification(classes=classes)
@@ -91,13 +92,8 @@ class Supervised(OneAtATime, Decider):
     ) -> None:
         """Learn from events one after the other, each predicted before if that is asked for.
 
-        Parameters
-        ----------
-        events : array of shape (n, d)
-            Finite, of the dtype.
-        labels : array of shape (n,)
-            What `check_labels` or `check_some_labels` gave.
-        asked : Asked, optional
+        Events (n, d) are finite, of the dtype, and labels (n,) what `check_labels` or
+        `check_some_labels` gave.
         """
         there = known(labels)
         if self.columns is None and (asked is None or there.any()):
@@ -156,13 +152,8 @@ class Supervised(OneAtATime, Decider):
     ) -> None:
         """Learn from events as `learn_checked` does, whose labels are there, and none is new.
 
-        Parameters
-        ----------
-        events : array of shape (n, d)
-            Finite, of the dtype and of columns that are known.
-        numbers : float64 array of shape (n,)
-            Labels as the loss takes them: numbers, or for each the place of its class in `classes`.
-        asked : Asked, optional
+        Their columns are known. Labels are float64 (n,) as the loss takes them: numbers, or for
+        each the place of its class in `classes`.
         """
         self._follow(events, numbers, asked)
 
@@ -215,28 +206,11 @@ class Supervised(OneAtATime, Decider):
         events = self._check(X)
         self.learn_checked(events, self.check_labels(y, len(events)))
 
-    def learn_one(self, x: ArrayLike, y: Any) -> None:
-        """Learn from one event x (d,) with label y."""
-        self.learn_many(one_row(x), [y])
-
     def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
-        """Predict each event in turn, then learn it, unless its label is None.
+        """Predict each event of X (n, d) in turn, then learn it, unless its label in y is None.
 
-        Predictions and what is learned are, bit for bit, those of single events.
-
-        Parameters
-        ----------
-        X : array of shape (n, d)
-        y : sequence of n labels as of `learn_many`, or None
-
-        Returns
-        -------
-        Prequential
-
-        Raises
-        ------
-        InvalidInput
-            As of `learn_many`.
+        Predictions and what is learned are, bit for bit, those of single events. Raises
+        `InvalidInput` as `learn_many` does.
         """
         events = self._check(X)
         labels, recorder = self.check_some_labels(y, len(events)), Recorder(self, len(events))
@@ -260,28 +234,13 @@ class Supervised(OneAtATime, Decider):
         return y if is_number(y) else None
 
     def decision_many(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Outputs f(x), before any decision.
+        """Outputs f(x) of events X (n, d), before any decision, float64 (n, n_outputs).
 
-        Parameters
-        ----------
-        X : array of shape (n, d)
-
-        Returns
-        -------
-        float64 array of shape (n, n_outputs)
-            One output for regression and for two classes (positive: the second one) under any
-            loss but softmax; else one a class.
-
-        Raises
-        ------
-        InvalidInput
-            If the columns do not fit or a value is not finite.
+        There is one for regression and for two classes (positive: the second one) under any loss
+        but softmax; else one a class. Raises `InvalidInput` if the columns do not fit or a value is
+        not finite.
         """
         return self.decide_checked(self._check(X))
-
-    def decision_one(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Outputs, float64 (n_outputs,), of one event x (d,); see `decision_many`."""
-        return np.asarray(self.decision_many(one_row(x))[0])
 
     @classmethod
     def _from_header(cls, state: State, **more: Any) -> Self:
@@ -339,7 +298,7 @@ class OnEmbeddedFeatures(Supervised):
         if regularization is None:
             regularization = RIDGE if optimizer == "newton" else 0.0
         self.regularization = regularization
-        options.check({"kernel": KERNEL, "loss": LOSS, **OF_OPTIMIZERS}, self)
+        options.check({"kernel": KERNEL, **OF_OPTIMIZERS}, self)
         self._check_optimizer()
         if step is None and optimizer == "sgd":
             self.step = Constant(1.0)

@@ -49,63 +49,6 @@ _OF_FUNCTION = (
     *("cache_bytes", "sampler", "dtype", "threads"),
 )
 """Options that a learner hands on to its function."""
-_ARRAYS = ("gathered", "gathered_labels")
-
-
-class GatheredEvents:
-    """Events and the numbers of their labels, in the order in which they came."""
-
-    def __init__(self, dtype: np.dtype[Any], columns: int = 0) -> None:
-        self._X: NDArray[Any] = np.zeros((0, columns), dtype)
-        self._y: NDArray[np.float64] = np.zeros(0)
-
-    def __len__(self) -> int:
-        return len(self._y)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory, in bytes."""
-        return self._X.nbytes + self._y.nbytes
-
-    def add(self, X: NDArray[Any], y: NDArray[np.float64]) -> None:
-        """Take in events X (n, d) with numbers y (n,)."""
-        if len(self):
-            X, y = np.vstack([self._X, X]), np.append(self._y, y)
-        self._X, self._y = X, y
-
-    def take(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Return all events and numbers; none wait from then on."""
-        X, y = self._X, self._y
-        self._X, self._y = X[:0], y[:0]
-        return X, y
-
-    def add_columns(self, count: int) -> None:
-        """Append columns of zeros."""
-        self._X = np.pad(self._X, ((0, 0), (0, count)))
-
-    # State
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of a state."""
-        return dict(zip(_ARRAYS, (self._X, self._y), strict=True))
-
-    def load(
-        self, arrays: Mapping[str, NDArray[Any]], numbers: Domain, batch_size: int, owner: str
-    ) -> None:
-        """Take events of as many columns out of a state.
-
-        Raises `StateError` if they do not fit, or are so many that a step would have been taken.
-        """
-        declared = (
-            Declared(_ARRAYS[0], self._X.dtype.name, ("gathered", "columns")),
-            Declared(_ARRAYS[1], "float64", ("gathered",), numbers),
-        )
-        found, sizes = taken(declared, arrays, {"columns": self._X.shape[1]}, owner)
-        if not sizes["gathered"] < batch_size:
-            raise StateError(
-                f"{sizes['gathered']} gathered events do not fit batch_size={batch_size}"
-            )
-        self._X, self._y = (found[name].copy() for name in _ARRAYS)
 
 
 def share_columns(one: KernelFunction, other: KernelFunction) -> None:
@@ -194,6 +137,8 @@ class DoublyStochastic(Supervised):
     """
 
     TYPE = "doubly-stochastic"
+    _gathered: tuple[NDArray[Any], NDArray[np.float64]]
+    """Events (n, d), and their labels as numbers (n,), that wait for the step of a mini-batch."""
     OPTIONS: ClassVar[dict[str, Option]] = {
         "kernel": of_kernel(
             "ntk",
@@ -321,7 +266,7 @@ class DoublyStochastic(Supervised):
         self._check_preconditioner()
         self.step = self._settled()
         self._function = self._new_function()
-        self._gathered = GatheredEvents(self.dtype)
+        self._begin_batch()
         if columns is not None:
             self.add_columns(columns)
 
@@ -388,12 +333,12 @@ class DoublyStochastic(Supervised):
     @property
     def nbytes(self) -> int:
         """Memory of coefficients, gathered events and what is kept of the features, in bytes."""
-        return self._function.nbytes + self._gathered.nbytes
+        return self._function.nbytes + sum(array.nbytes for array in self._gathered)
 
     @property
     def n_gathered(self) -> int:
         """Events that wait for the step of their mini-batch; they count among `n_events`."""
-        return len(self._gathered)
+        return len(self._gathered[1])
 
     @property
     def leading_step(self) -> float | None:
@@ -454,11 +399,19 @@ class DoublyStochastic(Supervised):
     def _gather(self, events: NDArray[Any], numbers: NDArray[np.float64]) -> None:
         """Take in events, no more than the mini-batch lacks, and take its step if it is whole."""
         whole = self.n_gathered + len(numbers) == self.batch_size
-        self._gathered.add(events, numbers)
-        self.n_events += len(numbers) - whole
+        new = len(numbers)
+        if self.n_gathered:
+            X, y = self._gathered
+            events, numbers = np.concatenate([X, events]), np.concatenate([y, numbers])
+        self._gathered = events, numbers
+        self.n_events += new - whole
         if whole:
             self.finish()
             self.n_events += 1
+
+    def _begin_batch(self) -> None:
+        """Go on with no events that wait for the step of their mini-batch."""
+        self._gathered = np.zeros((0, len(self.columns or ())), self.dtype), np.zeros(0)
 
     def finish(self) -> None:
         """Take the step of a mini-batch that is not whole, with the events gathered so far, if any.
@@ -468,8 +421,9 @@ class DoublyStochastic(Supervised):
         InvalidInput
             If predictions overflow; the mini-batch is lost then.
         """
-        if len(self._gathered):
-            X, y = self._gathered.take()
+        if self.n_gathered:
+            X, y = self._gathered
+            self._begin_batch()
             self._function.learn(self._function.put(X), y)
 
     def learn_one(self, x: ArrayLike, y: Any) -> None:
@@ -496,7 +450,8 @@ class DoublyStochastic(Supervised):
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns to those of a batch; in all events so far they were zero."""
         self._function.add_columns(tuple(names))
-        self._gathered.add_columns(len(names))
+        X, y = self._gathered
+        self._gathered = np.pad(X, ((0, 0), (0, len(names)))), y
 
     def _fit_outputs(self) -> None:
         """Give new classes their outputs."""
@@ -517,7 +472,8 @@ class DoublyStochastic(Supervised):
         }
         arrays = self._function.coefficients.arrays(self._function.n_chunks)
         more, beside = self._function.saved()
-        return State(header | more, {**arrays, **beside, **self._gathered.arrays()})
+        X, y = self._gathered
+        return State(header | more, {**arrays, **beside, "gathered": X, "gathered_labels": y})
 
     @property
     def placing(self) -> dict[str, Any]:
@@ -553,9 +509,20 @@ class DoublyStochastic(Supervised):
         learner._check_first_step()
         function.coefficients.load(state.arrays, function.n_chunks, scale)
         function.load(header, state.arrays, _OWNER)
-        learner._gathered = GatheredEvents(learner.dtype, len(learner.columns or ()))
-        learner._gathered.load(state.arrays, learner._label_domain, learner.batch_size, _OWNER)
+        learner._load_gathered(state.arrays)
         return learner
+
+    def _load_gathered(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        declared = (
+            Declared("gathered", self.dtype.name, ("gathered", "columns")),
+            Declared("gathered_labels", "float64", ("gathered",), self._label_domain),
+        )
+        found, sizes = taken(declared, arrays, {"columns": len(self.columns or ())}, _OWNER)
+        if not sizes["gathered"] < self.batch_size:  # or a step would have been taken
+            raise StateError(
+                f"{sizes['gathered']} gathered events do not fit batch_size={self.batch_size}"
+            )
+        self._gathered = found["gathered"].copy(), found["gathered_labels"].copy()
 
     def _check_first_step(self) -> None:
         """Raise StateError if a first step took memory that nothing in the state bears out.
@@ -591,7 +558,7 @@ class DoublyStochastic(Supervised):
             other.finish()
         function = self._function
         share_columns(function, other._function)
-        self._gathered = GatheredEvents(self.dtype, len(self.columns or ()))
+        self._begin_batch()
         if self.is_classifier:
             self._classes.add(other.classes)
             self._fit_outputs()

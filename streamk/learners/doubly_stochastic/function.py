@@ -61,8 +61,7 @@ class Coefficients:
     @property
     def n_outputs(self) -> int:
         """Outputs of the model."""
-        outputs: int = self.all_values.shape[1] // self.functions
-        return outputs
+        return int(self.all_values.shape[1] // self.functions)
 
     @property
     def nbytes(self) -> int:
@@ -432,21 +431,12 @@ class KernelFunction:
     def follow(self, P: Any, X: Any, y: NDArray[np.float64]) -> tuple[int, NDArray[np.float64]]:
         """Predict and learn events one after the other, where that goes a short way.
 
-        Parameters
-        ----------
-        P : array of shape (n, d) or None
-            The events as they are predicted, which may be X; None not to predict.
-        X : array of shape (n, d)
-            The events as they are learned. Both are what `put` returned, or rows of it.
-        y : float64 array of shape (n,)
-            Labels; an event whose label is NaN is not learned.
+        P (n, d) are the events as they are predicted, which may be X, or None not to predict, and X
+        (n, d) as they are learned; both are what `put` returned, or rows of it. An event whose
+        label in y (n,) is NaN is not learned.
 
-        Returns
-        -------
-        rows : int
-            How many events were taken, perhaps 0. The next one must go by `decide` and `learn`.
-        F : float64 array of shape (rows, n_outputs)
-            What was predicted, each event before it was learned; of no use without P.
+        Returns how many events were taken, perhaps 0: the next one must go by `decide` and `learn`.
+        And what was predicted, each event before it was learned; of no use without P.
         """
         coefficients, t = self.coefficients, self.n_steps
         assert self._step is not None

@@ -41,19 +41,12 @@ _ETA = 3
 
 
 class Direction(NamedTuple):
-    """A direction, with the multiple of it that is best by its leave-one-out changes.
-
-    Attributes
-    ----------
-    D : float64 array of shape (m, outputs)
-    size : float
-    rise : float
-        How much more loss an event has after that, at the upper end of its interval; at most 0.
-    """
+    """A direction D (m, outputs), with the size of it that is best by leave-one-out changes."""
 
     D: Any
     size: float
     rise: float
+    """How much more loss an event has after that, at the upper end of its interval; at most 0."""
 
 
 def damping_of_few(n_events: int, n_features: int) -> float:

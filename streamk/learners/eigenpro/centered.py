@@ -14,11 +14,11 @@ from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Kernel
 from streamk.learners.centers import RIDGES, own_kernels
 from streamk.learners.common.classes import bounded
-from streamk.learners.eigenpro.direct import DirectSolver, functions_of, product
+from streamk.learners.eigenpro.direct import DirectSolver, factor_of, functions_of, product, solved
 from streamk.learners.eigenpro.projection import (
-    ExactProjection,
-    InexactProjection,
+    EPOCHS,
     apart,
+    interpolated,
     preconditioned,
     unrepeated,
 )
@@ -62,32 +62,19 @@ class ProjectedGradient:
         batch_size: int,
         seed: int,
         K: Numbers | None,
-        centers: PlacedCenters | None = None,
+        centers: PlacedCenters,
         placement: Placement = HostCenters,
     ) -> None:
         self._kernel, self._Z, self._m, self._placement = kernel, Z, batch_size, placement
-        if centers is None:
-            centers = HostCenters(kernel, len(Z), n_columns=Z.shape[1], n_outputs=A.shape[1])
-            centers.add(Z, A)
-        self._centers = centers
+        self._centers, self._seed = centers, seed
         self._sample, self.preconditioner = preconditioned(
             kernel, Z, batch_size=batch_size, seed=seed
         )
-        self._projection: ExactProjection | InexactProjection
-        outputs = A.shape[1] // 2
+        self._factor: Numbers | None = None
+        outputs, pairs = A.shape[1] // 2, len(Z) / 2
         if K is not None:
-            self._projection = ExactProjection(K)
+            self._factor = factor_of(K)
             pairs = len(Z) * outputs / (Z.shape[1] + outputs)
-        else:
-            self._projection = InexactProjection(
-                kernel,
-                self._sample,
-                self.preconditioner,
-                batch_size=batch_size,
-                seed=seed,
-                expand=centers.with_coefficients,
-            )
-            pairs = len(Z) / 2
         self.project_every = max(1, round(pairs / batch_size))
         """Batches that are projected together."""
         self.coefficients = A.copy()
@@ -104,8 +91,8 @@ class ProjectedGradient:
     @property
     def nbytes(self) -> int:
         """Memory beside the centers, in bytes."""
-        own = self.coefficients.nbytes + self._corrections.nbytes
-        return own + self._projection.nbytes + self._temporary.nbytes
+        own = self.coefficients.nbytes + self._corrections.nbytes + self._temporary.nbytes
+        return own + (0 if self._factor is None else self._factor.nbytes)
 
     @property
     def n_temporary(self) -> int:
@@ -148,16 +135,31 @@ class ProjectedGradient:
         h = self._centers.values(temporary.points, W)
         start = np.zeros_like(h)
         start[self._sample] = -self._corrections
-        A[:, :outputs] += self._projection.solve(self._Z, h, start, self.turn)
+        A[:, :outputs] += self.projected(h, start)
         self.turn += 1
         part = _TAIL / (self.turn + _TAIL - 1)
         A[:, outputs:] += part * (A[:, :outputs] - A[:, outputs:])
         self._begin(outputs)
 
+    def projected(self, h: Numbers, start: Numbers) -> Numbers:
+        """Return theta (p, outputs) of ``K(Z, Z) theta = h``, float64, of which `start` is a guess.
+
+        It is exact by the factor (Algorithm 1), else some passes of EigenPro 2.0 over the centers
+        (Algorithm 3).
+        """
+        if self._factor is not None:
+            return solved(self._factor, h)
+        sequence = np.random.SeedSequence([self._seed, self.turn])
+        random = np.random.Generator(np.random.Philox(sequence))
+        orders = (random.permutation(len(self._Z)) for _ in range(EPOCHS))
+        some = self._sample, self.preconditioner, start, h, orders
+        expand = self._centers.with_coefficients
+        return interpolated(self._kernel, self._Z, *some, batch_size=self._m, expand=expand)
+
     def average(self, h: Numbers, part: float) -> None:
         """Go over to functions of the values h (p, 2 n_outputs) at the centers, by a part."""
         self.project()
-        theirs = self._projection.solve(self._Z, h, np.zeros_like(h), self.turn)
+        theirs = self.projected(h, np.zeros_like(h))
         self.coefficients = (1.0 - part) * self.coefficients + part * theirs
 
     def add_columns(self, Z: Numbers) -> None:
@@ -393,7 +395,7 @@ class CenteredFunctions:
         else:
             K = self._kernel.pairwise(np.concatenate([old, Z]))
             p = len(old)
-            B = ExactProjection(K[:p, :p]).solve(old, K[:p, p:], B, 0)
+            B = solved(factor_of(K[:p, :p]), K[:p, p:])
             some = apart(K[p:, p:] - K[p:, :p] @ B, float(K[0, 0]))
             every = np.append(np.arange(p), p + some)
             Z, B, K = Z[some], B[:, some], K[np.ix_(every, every)]

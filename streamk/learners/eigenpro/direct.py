@@ -25,8 +25,7 @@ def product(A: Numbers, B: Numbers) -> Numbers:
     array([[11.]])
     """
     # BLAS has matrices by columns: A B is the transpose of B' A', and C order becomes its order.
-    found: Numbers = scipy.linalg.blas.dgemm(1.0, B.T, A.T).T
-    return found
+    return np.asarray(scipy.linalg.blas.dgemm(1.0, B.T, A.T).T)
 
 
 STEPS = 2
@@ -124,7 +123,7 @@ class NormalEquations:
         found = [right] * len(ridges)
         for place in sorted(range(len(ridges)), key=lambda place: place == keep):
             self._factor = self._factored(ridges[place], room)
-            found[place] = _solved(self._factor, right)
+            found[place] = solved(self._factor, right)
         self._system += (ridges[keep] - self.ridge) * self._K.T
         self.ridge = ridges[keep]
         self._new = 0.0
@@ -145,7 +144,7 @@ class NormalEquations:
 
         A = A.copy()
         left = self._right(constant) - times(A)
-        Z = _solved(self._factor, left)
+        Z = solved(self._factor, left)
         direction, height = Z, np.einsum("ij,ij->j", left, Z)
         for turn in range(STEPS):
             product = times(direction)
@@ -155,7 +154,7 @@ class NormalEquations:
             if turn == STEPS - 1:
                 break
             left = left - step * product
-            Z = _solved(self._factor, left)
+            Z = solved(self._factor, left)
             before, height = height, np.einsum("ij,ij->j", left, Z)
             part = np.divide(height, before, out=np.zeros_like(height), where=before > 0.0)
             direction = Z + part * direction
@@ -270,9 +269,14 @@ _DECLARED = (
 )
 
 
-def _solved(factor: Numbers, B: Numbers) -> Numbers:
-    found: Numbers = scipy.linalg.cho_solve((factor, True), B, check_finite=False)
-    return found
+def factor_of(K: Numbers) -> Numbers:
+    """Return the lower Cholesky factor of a matrix (p, p)."""
+    return np.asarray(scipy.linalg.cholesky(K, lower=True, check_finite=False))
+
+
+def solved(factor: Numbers, B: Numbers) -> Numbers:
+    """Return the solution (p, k) of the system of a factor (p, p)."""
+    return np.asarray(scipy.linalg.cho_solve((factor, True), B, check_finite=False))
 
 
 class DirectSolver:

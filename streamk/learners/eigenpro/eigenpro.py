@@ -328,19 +328,8 @@ class EigenPro(OnCenters):
         projections on the span of the centers before; "eigenpro" projects the batches since its
         last projection first. Choices of centers yet to come leave them where they are.
 
-        Parameters
-        ----------
-        Z : array of shape (n, d)
-
-        Returns
-        -------
-        int
-            How many were added: those that lie in the span of others are left out.
-
-        Raises
-        ------
-        InvalidInput
-            If the columns do not fit or a value is not finite.
+        Returns how many of Z (n, d) were added: those that lie in the span of others are left out.
+        Raises `InvalidInput` if the columns do not fit or a value is not finite.
         """
         points = self._check(Z)
         if self.columns is None:

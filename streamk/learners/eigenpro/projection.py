@@ -41,14 +41,7 @@ class Preconditioner:
     lambda_(q+1) / s)``, but at most 1 over the largest eigenvalue of ``k_P(X, X)`` on the batch
     itself: whatever the stream has become, no step leaves its own events with larger squares.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    sample : array of shape (s, d)
-        Points.
-    batch_size : int
-    level : int, optional
-        q below s, for those who want another.
+    The sample (s, d) are points, and `level` is a q below s, for those who want another.
 
     Examples
     --------
@@ -174,69 +167,6 @@ APART = 1e-6
 """Least squared distance, relative to its norm, of a center's kernel from the span of others."""
 EPOCHS = 2
 """Passes of EigenPro 2.0 over the centers for one inexact projection."""
-
-
-class ExactProjection:
-    """The solution by Cholesky's factor (Abedsoltan, Belkin and Pandit 2023, Algorithm 1).
-
-    K is K(Z, Z), float64 (p, p), of centers that are `apart`.
-    """
-
-    def __init__(self, K: Numbers) -> None:
-        self._factor = scipy.linalg.cholesky(K, lower=True, check_finite=False)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory, in bytes."""
-        return int(self._factor.nbytes)
-
-    def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
-        """Return theta (p, outputs) of ``K(Z, Z) theta = h``, float64.
-
-        `start` is a guess at theta, and `turn` the count of projections before this one.
-        """
-        return np.asarray(scipy.linalg.cho_solve((self._factor, True), h, check_finite=False))
-
-
-class InexactProjection:
-    """Two passes of EigenPro 2.0 over the centers (Algorithm 3), which store no kernel matrix.
-
-    The seed is that of the order in which the centers are taken, `expand` as of `interpolated`.
-    """
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        sample: Numbers,
-        preconditioner: Preconditioner,
-        *,
-        batch_size: int,
-        seed: int,
-        expand: Callable[[Numbers], Expansion] | None = None,
-    ) -> None:
-        self._kernel, self._sample, self._expand = kernel, sample, expand
-        self._preconditioner, self._m, self._seed = preconditioner, batch_size, seed
-
-    @property
-    def nbytes(self) -> int:
-        """Memory, in bytes: that of the centers is counted by their owner."""
-        return 0
-
-    def solve(self, Z: Numbers, h: Numbers, start: Numbers, turn: int) -> Numbers:
-        """Return an approximate solution, as of `ExactProjection`."""
-        sequence = np.random.SeedSequence([self._seed, turn])
-        random = np.random.Generator(np.random.Philox(sequence))
-        return interpolated(
-            self._kernel,
-            Z,
-            self._sample,
-            self._preconditioner,
-            start,
-            h,
-            (random.permutation(len(Z)) for _ in range(EPOCHS)),
-            batch_size=self._m,
-            expand=self._expand,
-        )
 
 
 def apart(K: Numbers, scale: float | None = None) -> Numbers:

@@ -15,8 +15,8 @@ from streamk.landmarks.methods import (
     ITERATIONS,
     block_rpcholesky,
     centers_of,
-    check_available,
     oasis,
+    scikit_learn,
 )
 
 Numbers = NDArray[Any]
@@ -31,14 +31,8 @@ SHARE = 4
 class CenterSelection:
     """Events among which centers are chosen after each doubling of their number.
 
-    Parameters
-    ----------
-    n_centers : int
-    method : {"random", "k-means", "oasis", "rpcholesky"}
-        Of the last choice; those before are random. "k-means" takes centres of clusters.
-    kernel : Kernel
-        Of which "oasis" and "rpcholesky" choose landmarks.
-    seed : int
+    The method is that of the last choice; those before are random. "k-means" takes centres of
+    clusters; "oasis" and "rpcholesky" choose landmarks of the kernel.
 
     Examples
     --------
@@ -93,7 +87,7 @@ class CenterSelection:
     def add(self, X: Numbers, y: Numbers) -> None:
         """Add a block of events (m, d) and labels (m,)."""
         if self._method == "k-means" and not self.blocks:
-            check_available()  # now, not when the last choice is due
+            scikit_learn("cluster")  # now, not when the last choice is due
         self.blocks.append((X, y))
         self._n_events += len(X)
 

@@ -125,14 +125,8 @@ def _enlarged(xp: Any, array: Any, rows: int) -> Any:
 class Shard:
     """One part of the centers of some functions, which it knows by their numbers.
 
-    A call that is repeated leaves all as it is. Slots are those within the part.
-
-    Parameters
-    ----------
-    backend : Backend
-        On whose device the centers are.
-    threads : int, optional
-        All cores by default, where that is the host.
+    A call that is repeated leaves all as it is. Slots are those within the part. The centers are on
+    the backend's device; where that is the host, threads are all cores by default.
     """
 
     def __init__(self, backend: Backend, *, threads: int | None = None) -> None:
@@ -371,13 +365,11 @@ class ShardedCenters:
     def _slots(self, s: int, first: int = 0) -> Numbers:
         """Return the slots of shard s from `first` on, ascending, int64."""
         slots = np.arange(first, self._n)
-        mine: Numbers = slots[slots // BLOCK % len(self._shards) == s]
-        return mine
+        return np.asarray(slots[slots // BLOCK % len(self._shards) == s])
 
     def _within(self, slots: Numbers) -> Numbers:
         """Return the places of slots within their shard's part."""
-        within: Numbers = slots // (BLOCK * len(self._shards)) * BLOCK + slots % BLOCK
-        return within
+        return np.asarray(slots // (BLOCK * len(self._shards)) * BLOCK + slots % BLOCK)
 
     def _ask(self, method: str, call: Callable[[int], Call]) -> list[Any]:
         return self._shards.ask(method, [call(s) for s in range(len(self._shards))])
@@ -395,12 +387,8 @@ Placement: TypeAlias = Callable[..., PlacedCenters]
 def placement(backend: str, devices: int | None, shards: Shards | None) -> Placement:
     """Return the maker of centers on the host, on devices, or on the shards that are given.
 
-    Raises
-    ------
-    InvalidInput
-        If the options do not fit each other.
-    BackendUnavailable
-        If there are no devices, or fewer than that.
+    Raises `InvalidInput` if the options do not fit each other, and `BackendUnavailable` if there
+    are no devices, or fewer than that.
     """
     if backend == "auto" and devices is not None:
         raise InvalidInput(f"devices={devices} is for backend='cupy'; leave it out, or choose that")

@@ -211,10 +211,9 @@ class GrowingFeatures:
                 "kept": one.kept,
                 "columns": np.array(one.columns, np.int64),
             }
-            nested = State.nest({"grown": one.grown.state()}, {"type": "cluster"})
-            parts[f"cluster{s}"] = State(nested.header, {**nested.arrays, **arrays})
-        whole = State.nest(parts, header)
-        return State(whole.header, {**whole.arrays, "centers": self.centers})
+            grown = {"grown": one.grown.state()}
+            parts[f"cluster{s}"] = State.nest(grown, {"type": "cluster"}, arrays)
+        return State.nest(parts, header, {"centers": self.centers})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -318,22 +317,10 @@ class ClusteredFunction:
     ) -> Matrix:
         """Learn from events X (n, d) one after the other, each after the features grew by it.
 
-        Parameters
-        ----------
-        eligible : bool array of shape (n,)
-            Which events may become landmarks.
-        asked : array of shape (n, d), optional
-            Events to be predicted, each before that of X is looked at.
-
-        Returns
-        -------
-        array of shape (n, outputs)
-            What was predicted; of no use where nothing was asked for.
-
-        Raises
-        ------
-        InvalidInput
-            If a prediction overflows; the events before it are learned.
+        Those that are eligible (n,) may become landmarks. Each of `asked` (n, d) is predicted
+        before that of X is looked at. Returns what was predicted, (n, outputs); of no use where
+        nothing was asked for. Raises `InvalidInput` if a prediction overflows; the events before it
+        are learned.
         """
         labels, size = self.features.nearest(X), self.features.size
         rows = self.features.grow(X, labels, eligible)
@@ -388,13 +375,11 @@ class ClusteredFunction:
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        steps = self.optimizer.n_steps
-        header: dict[str, Any] = {"type": self.TYPE, "n_steps": steps}
+        header: dict[str, Any] = {"type": self.TYPE, "n_steps": self.optimizer.n_steps}
         header["error"] = self.error
-        whole = State.nest({"features": self.features.state()}, header)
-        own = {name: array.copy() for name, array in self.optimizer.arrays().items()}
-        counts = {"sizes": self.sizes, "seen": self.seen.copy()}
-        return State(whole.header, {**whole.arrays, **own, **counts})
+        own: dict[str, NDArray[Any]] = {"sizes": self.sizes, "seen": self.seen.copy()}
+        own |= {name: array.copy() for name, array in self.optimizer.arrays().items()}
+        return State.nest({"features": self.features.state()}, header, own)
 
     @classmethod
     def from_state(cls, state: State, optimizer: Optimizer, columns: int) -> Self:

@@ -51,22 +51,9 @@ def refactorized(
 ) -> ClusteredFunction:
     """Factorize a buffer, carry the function so far over, and solve for the buffer anew.
 
-    Parameters
-    ----------
-    recipe : mapping
-        The options of `GrowingFeatures.of`.
-    X, y : arrays of shape (n, d) and (n,)
-        The buffer.
-    held_back : array of shape (m, d)
-    decide : callable
-        The function so far, after so many steps.
-    optimizer : Optimizer
-        One that has learned nothing.
-
-    Raises
-    ------
-    InvalidInput
-        If the function is not finite at the buffer's events.
+    The recipe are the options of `GrowingFeatures.of`, the buffer events X (n, d) with labels y
+    (n,), `decide` the function after so many steps, and the optimizer one that has learned nothing.
+    Raises `InvalidInput` if the function is not finite at the buffer's events.
     """
     F = decide(X)
     if not np.isfinite(F).all():
