@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from streamk.learners.common.classes import Label, stand_in
 
 if TYPE_CHECKING:
     from streamk.learners.common.base import Learner
+    from streamk.learners.common.predictor import Decider, Wrapper
 
 LEAST_PROBABILITY = 1e-15
 """Of a true class, for the logarithm, as in River and scikit-learn."""
@@ -34,27 +35,6 @@ class Prequential(NamedTuple):
     probabilities: NDArray[np.float64] | None
 
 
-class Decides(Protocol):
-    """The part of a learner that checks labels and turns outputs into predictions."""
-
-    @property
-    def is_classifier(self) -> bool:
-        """True if labels are classes."""
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels seen so far."""
-
-    def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
-        """Return the labels of n events as they are learned, or raise InvalidInput."""
-
-    def predictions(self, F: NDArray[np.float64]) -> NDArray[Any]:
-        """Return predicted labels or numbers (n,) from outputs F (n, outputs)."""
-
-    def probabilities(self, F: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return class probabilities (n, classes) from outputs F (n, outputs)."""
-
-
 class Recorder:
     """Collects outputs of n events, piece by piece; the learner decides each as it is then.
 
@@ -67,7 +47,7 @@ class Recorder:
     array([1.5, 2.5])
     """
 
-    def __init__(self, learner: Decides, n: int) -> None:
+    def __init__(self, learner: Decider | Wrapper, n: int) -> None:
         self._learner, self._n, self._done = learner, n, 0
         self._predictions = np.empty(n, object) if learner.is_classifier else np.empty(n)
         self._parts: list[tuple[int, NDArray[np.float64]]] = []
@@ -93,7 +73,7 @@ class Recorder:
 
 
 def labels_or_none(
-    learner: Decides, y: Sequence[Any] | NDArray[Any], n: int
+    learner: Decider | Wrapper, y: Sequence[Any] | NDArray[Any], n: int
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the labels of n events as they are learned, and which of them are known: not None.
 
