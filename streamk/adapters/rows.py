@@ -56,7 +56,7 @@ class Model:
     def __init__(self, learner: Learner, schema: Schema | None = None) -> None:
         self.learner = learner
         self.left: dict[Hashable, float] = {}
-        """What is left of weights, by label, see `carried`."""
+        """The rest of weights, by label, see `carried`."""
         self.lock: threading.RLock = getattr(learner, "lock", None) or threading.RLock()
         self._table = ColumnTable(Schema(max_columns=sys.maxsize) if schema is None else schema)
         self._fields = Fields()

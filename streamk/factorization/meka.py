@@ -215,70 +215,6 @@ class Basis:
         return Basis(self.landmarks, _over(self.map, R), self.values, R @ self.link @ R.T)
 
 
-def leading_directions(
-    X: Numbers,
-    others: Numbers,
-    share: float,
-    kernel: Kernel,
-    method: str,
-    rank: int,
-    landmarks: int,
-    seed: int,
-    threads: int | None,
-) -> Basis:
-    """Return directions of the cluster of points X (n, d), more than `rank` if there are.
-
-    The basis looks at the columns of `others` (m, d), too, points of other clusters (§7.2), each of
-    which stands for a share of them; there are none for the columns of the cluster alone. The
-    method is one of `BASES`, the rank that of the randomized SVD, and at most so many landmarks are
-    chosen.
-    """
-    found, root, F = _factor(X, kernel, method, rank, min(landmarks, len(X)), seed, threads)
-    if not len(others):
-        values, V = _leading(F.T @ F)
-        return Basis(found, root @ (V / np.sqrt(values)), values, np.diag(values))
-    # Left singular vectors of columns, each weighted by how many it stands for.
-    seen = np.concatenate([found, others])
-    weights = np.sqrt(np.repeat([len(X) / len(found), share], [len(found), len(others)]))
-    gram, with_factor = np.zeros((len(seen),) * 2), np.zeros((len(seen), F.shape[1]))
-    step = max(1, _ENTRIES // len(seen))
-    for first in range(0, len(X), step):
-        B = kernel.pairwise(X[first : first + step], seen)
-        B *= weights
-        gram += B.T @ B
-        with_factor += B.T @ F[first : first + step]
-    squares, V = _leading(gram, _SMALLEST_SQUARE)
-    V /= np.sqrt(squares)
-    A = V.T @ with_factor
-    return Basis(seen, weights[:, None] * V, np.sqrt(squares), A @ A.T)
-
-
-def _factor(
-    X: Numbers,
-    kernel: Kernel,
-    method: str,
-    rank: int,
-    landmarks: int,
-    seed: int,
-    threads: int | None,
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Return landmarks Z (m, d), R (m, r) and a Nyström factor ``F = K(X, Z) R`` (n, r)."""
-    if method == RANDOMIZED:
-        drawn = np.random.Generator(np.random.Philox(seed)).choice(len(X), landmarks, replace=False)
-        Z = X[drawn]
-        R = _randomized(kernel.pairwise(Z), rank, seed)
-        return Z, R, kernel.product(X, Z, R, threads=threads)
-    found = METHODS[LANDMARKS[method]](
-        X, kernel, max_landmarks=landmarks, seed=seed, threads=threads
-    )
-    if max(found.factor.max(), -found.factor.min()) < _NOTHING:
-        # A narrow kernel sees no point from the centres of clusters; from points it does.
-        found = METHODS["uniform"](X, kernel, max_landmarks=landmarks, seed=seed, threads=threads)
-    R = scipy.linalg.solve_triangular(found.L, np.eye(found.rank), lower=True, trans="T")
-    assert found.points is not None
-    return found.points[found.used], R, found.factor
-
-
 def _randomized(M: Numbers, rank: int, seed: int) -> Numbers:
     """Return U S^-1/2 of the leading part of M as Li, Kwok and Lu find it (2010)."""
     svd = scikit_learn("utils.extmath").randomized_svd
@@ -453,17 +389,54 @@ class _Plan(Checked):
             random = np.random.Generator(np.random.Philox(seed))
             drawn = random.choice(rest, min(landmarks, rest), replace=False)
             others = np.flatnonzero(clusters.labels != s)[np.sort(drawn)]
-        return leading_directions(
-            points[own],
-            points[others],
-            rest / max(1, len(others)),
-            self.kernel,
-            self.basis,
-            rank,
-            landmarks,
-            seed,
-            self.threads,
-        )
+        factor = self._factor(points[own], rank, min(landmarks, len(own)), seed)
+        share = rest / max(1, len(others))
+        return self._directions(points[own], points[others], share, *factor)
+
+    def _directions(
+        self, X: Numbers, others: Numbers, share: float, found: Numbers, root: Numbers, F: Numbers
+    ) -> Basis:
+        """Return directions of the cluster of points X (n, d) by what `_factor` gave.
+
+        The basis looks at the columns of `others` (m, d), too, points of other clusters (§7.2),
+        each of which stands for so many; there are none for the columns of the cluster alone.
+        """
+        if not len(others):
+            values, V = _leading(F.T @ F)
+            return Basis(found, root @ (V / np.sqrt(values)), values, np.diag(values))
+        # Left singular vectors of columns, each weighted by how many it stands for.
+        seen = np.concatenate([found, others])
+        weights = np.sqrt(np.repeat([len(X) / len(found), share], [len(found), len(others)]))
+        gram, with_factor = np.zeros((len(seen),) * 2), np.zeros((len(seen), F.shape[1]))
+        step = max(1, _ENTRIES // len(seen))
+        for first in range(0, len(X), step):
+            B = self.kernel.pairwise(X[first : first + step], seen)
+            B *= weights
+            gram += B.T @ B
+            with_factor += B.T @ F[first : first + step]
+        squares, V = _leading(gram, _SMALLEST_SQUARE)
+        V /= np.sqrt(squares)
+        A = V.T @ with_factor
+        return Basis(seen, weights[:, None] * V, np.sqrt(squares), A @ A.T)
+
+    def _factor(
+        self, X: Numbers, rank: int, landmarks: int, seed: int
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """Return landmarks Z (m, d), R (m, r) and a Nyström factor ``F = K(X, Z) R`` (n, r)."""
+        kernel, threads = self.kernel, self.threads
+        if self.basis == RANDOMIZED:
+            random = np.random.Generator(np.random.Philox(seed))
+            Z = X[random.choice(len(X), landmarks, replace=False)]
+            R = _randomized(kernel.pairwise(Z), rank, seed)
+            return Z, R, kernel.product(X, Z, R, threads=threads)
+        options: Any = {"max_landmarks": landmarks, "seed": seed, "threads": threads}
+        found = METHODS[LANDMARKS[self.basis]](X, kernel, **options)
+        if max(found.factor.max(), -found.factor.min()) < _NOTHING:
+            # A narrow kernel sees no point from the centres of clusters; from points it does.
+            found = METHODS["uniform"](X, kernel, **options)
+        R = scipy.linalg.solve_triangular(found.L, np.eye(found.rank), lower=True, trans="T")
+        assert found.points is not None
+        return found.points[found.used], R, found.factor
 
     def links(
         self, points: Numbers, clusters: Clusters, bases: list[Basis], W: BlockDiagonal

@@ -15,7 +15,7 @@ from streamk.kernels import Kernel
 from streamk.learners.centers import RIDGES, SETTLED, Centers, OnCenters
 from streamk.learners.common.classes import MOST_CLASSES, Label, bounded
 from streamk.learners.common.merging import merge_by_events
-from streamk.learners.common.options import GIVEN, KERNEL, MAX_CLASSES, SEED
+from streamk.learners.common.options import GIVEN, KERNEL, MAX_CLASSES, OF_DOMAIN, SEED
 from streamk.options import Option, Real, Whole, documented
 from streamk.state import State
 
@@ -25,7 +25,7 @@ BLOCK = 64
 """Events after which older coefficients are corrected, and how many of them are together."""
 
 
-@documented(GIVEN)
+@documented(GIVEN, Raises=OF_DOMAIN)
 class OnlineKernelRidge(OnCenters):
     """Kernel ridge regression with the last events as centers.
 
@@ -45,11 +45,6 @@ class OnlineKernelRidge(OnCenters):
     most by that are corrected, too.
 
     Of l centers and d columns, an event takes the time of some ``2 l d`` multiplications.
-
-    Raises
-    ------
-    InvalidInput
-        If an option is out of its domain.
 
     Examples
     --------

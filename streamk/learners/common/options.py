@@ -147,6 +147,8 @@ GIVEN: dict[str, Option] = {
     ),
 }
 """Parameters of learners that are no options."""
+OF_DOMAIN = "InvalidInput\n    If an option is out of its domain."
+"""The error of constructors, as a section of a docstring."""
 
 
 def check_classification(**options: object) -> None:

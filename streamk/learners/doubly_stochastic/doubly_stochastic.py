@@ -25,6 +25,7 @@ from streamk.learners.common.options import (
     GIVEN,
     LOSS,
     MAX_CLASSES,
+    OF_DOMAIN,
     SEED,
     THREADS,
     of_kernel,
@@ -105,7 +106,7 @@ def matched(
     return copy
 
 
-@documented(GIVEN)
+@documented(GIVEN, Raises=OF_DOMAIN)
 class DoublyStochastic(Supervised):
     """Kernel learning by doubly stochastic functional gradients, on an endless stream.
 
@@ -115,11 +116,6 @@ class DoublyStochastic(Supervised):
     (Algorithm 1, step 5); all earlier coefficients shrink by ``1 - gamma_t * regularization``
     (step 6). Features are never stored but as a cache: their frequencies follow from the seed.
     Once there are `max_features`, blocks are visited again in turn.
-
-    Raises
-    ------
-    InvalidInput
-        If an option is out of its domain.
 
     Examples
     --------

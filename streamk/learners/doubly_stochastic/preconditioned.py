@@ -46,7 +46,7 @@ class Direction(NamedTuple):
     D: Any
     size: float
     rise: float
-    """How much more loss an event has after that, at the upper end of its interval; at most 0."""
+    """More loss of an event after that, at the upper end of its interval; at most 0."""
 
 
 def damping_of_few(n_events: int, n_features: int) -> float:

@@ -231,7 +231,7 @@ class Solving:
     direct: bool
     """By normal equations; else by projected gradient steps."""
     has_matrix: bool
-    """Whether a matrix of centers by centers is stored; without it projections are inexact."""
+    """A matrix of centers by centers is stored; without it projections are inexact."""
     ridges: tuple[float, ...]
     """Regularizations of normal equations."""
     forgetting: float

@@ -24,6 +24,7 @@ from streamk.learners.common.options import (
     GIVEN,
     LOSS,
     MAX_CLASSES,
+    OF_DOMAIN,
     OF_OPTIMIZERS,
     SEED,
     TOL,
@@ -86,7 +87,7 @@ _CHECK = 512
 """Events between two measurements."""
 
 
-@documented(GIVEN)
+@documented(GIVEN, Raises=OF_DOMAIN)
 class StreamingMeka(OnEmbeddedFeatures):
     """Kernel learning on MEKA's features, with a factorization that is renewed on the stream.
 
@@ -117,11 +118,6 @@ class StreamingMeka(OnEmbeddedFeatures):
         of the state; and so is `seconds_waited`.
     error : float or None
         As measured last.
-
-    Raises
-    ------
-    InvalidInput
-        If an option is out of its domain.
 
     Examples
     --------
