@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.learners.common.classes import Label, stand_in
-
-if TYPE_CHECKING:
-    from streamk.learners.common.base import Learner
-    from streamk.learners.common.predictor import Decider, Wrapper
 
 LEAST_PROBABILITY = 1e-15
 """Of a true class, for the logarithm, as in River and scikit-learn."""
@@ -47,7 +43,7 @@ class Recorder:
     array([1.5, 2.5])
     """
 
-    def __init__(self, learner: Decider | Wrapper, n: int) -> None:
+    def __init__(self, learner: Any, n: int) -> None:
         self._learner, self._n, self._done = learner, n, 0
         self._predictions = np.empty(n, object) if learner.is_classifier else np.empty(n)
         self._parts: list[tuple[int, NDArray[np.float64]]] = []
@@ -73,7 +69,7 @@ class Recorder:
 
 
 def labels_or_none(
-    learner: Decider | Wrapper, y: Sequence[Any] | NDArray[Any], n: int
+    learner: Any, y: Sequence[Any] | NDArray[Any], n: int
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the labels of n events as they are learned, and which of them are known: not None.
 
@@ -124,14 +120,14 @@ def runs(known: NDArray[np.bool_]) -> Iterator[slice]:
             yield slice(first, stop)
 
 
-def nothing(learner: Learner, n: int) -> Prequential:
+def nothing(learner: Any, n: int) -> Prequential:
     """Return the predictions of n events by a learner that has met no column: no class, or 0."""
     if not learner.is_classifier:
         return Prequential(np.zeros(n), None)
     return Prequential(np.full(n, None, object), np.full((n, len(learner.classes)), np.nan))
 
 
-def joined(parts: Sequence[Prequential], learner: Learner) -> Prequential:
+def joined(parts: Sequence[Prequential], learner: Any) -> Prequential:
     """Return consecutive predictions of a learner as one, with all classes that it knows by now."""
     classes = learner.classes
     widths = [0 if P is None else P.shape[1] for _, P in parts]
