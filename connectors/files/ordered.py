@@ -285,12 +285,12 @@ class FilesSource(SourceBase, ABC):
     def _position(self) -> int:
         return self._begun[-1][0] + self._now.ordinal
 
-    def _fill(self) -> bool:
-        """Have at least one record ready; False if there is none (yet)."""
-        while not self._now.fill():
+    def _filled(self) -> FileReader | None:
+        """Return the reader with at least one record ready; None if there is none (yet)."""
+        while not (reader := self._reader or self._now).fill():
             if not self._go_on():
-                return False
-        return True
+                return None
+        return reader
 
     def _go_on(self) -> bool:
         """Take the last line or open the next file; False if there is neither (yet)."""
@@ -311,10 +311,11 @@ class FilesSource(SourceBase, ABC):
 
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
         """The next records. Raises `OffsetOutOfRange` if a followed file was replaced."""
-        deadline = time.monotonic() + timeout
-        while not self._fill():
+        deadline = None
+        while (reader := self._filled()) is None:
             if not self._follow:
                 return []
+            deadline = deadline or time.monotonic() + timeout
             if (what := self._now.replaced()) is not None:
                 raise OffsetOutOfRange(
                     f"{self._now.path} {what} after {self._now.ordinal} events",
@@ -325,9 +326,9 @@ class FilesSource(SourceBase, ABC):
             if left <= 0:
                 return []
             time.sleep(min(left, _FOLLOW_INTERVAL_S))
-        reader, first = self._now, self._position
+        first = self._begun[-1][0] + reader.ordinal
         values = reader.take(max_events)
-        while len(values) < max_events and self._fill() and self._now is reader:
+        while len(values) < max_events and self._filled() is reader:
             values += reader.take(max_events - len(values))
         offsets = np.arange(first, first + len(values), dtype=np.int64)
         return [Chunk(self._files.name, offsets, offsets, values)]
@@ -371,7 +372,7 @@ class FilesSource(SourceBase, ABC):
 
     def finished(self) -> bool:
         """Return whether the last record was given; never, when followed."""
-        return not self._follow and not self._fill()
+        return not self._follow and self._filled() is None
 
     def close(self) -> None:
         """Close the file."""

@@ -10,6 +10,7 @@ from bisect import bisect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +25,7 @@ _INDEX_EVERY = 4096
 _COMPARED = 4096
 """Bytes, at most, before those that are read next of a file that grows."""
 _JSON = json.JSONDecoder()
+_RECORD = itemgetter(0)
 KNOWN_BY = 1 << 16
 """Bytes at the beginning of a file, and before a position in it, that tell it from others."""
 
@@ -191,7 +193,7 @@ class TextReader(FileReader):
             if due <= first or not self._records.anywhere:
                 break
             index.append((due, taken[due - first - 1][1]))
-        return [record for record, _ in taken]
+        return list(map(_RECORD, taken))
 
     def seek(self, ordinal: int) -> bool:
         """Go to a record; False if there are fewer (yet), of which the last one is behind then."""

@@ -80,8 +80,13 @@ class Splitter:
         records: list[tuple[bytes, int]] = []
         for line in lines:
             self._end += len(line) + 1 + self._cut
-            self._take(line, records)
-            self._cut = self._cut_quotes = 0
+            if self._open or self._first or self._cut or (self._quoted and b'"' in line):
+                self._take(line, records)
+                self._cut = self._cut_quotes = 0
+            elif line[-1:] > b" " and len(line) <= self._max:  # as nearly all are
+                records.append((line, self._end))
+            else:
+                self._emit([line], records)
         surplus = self._tail[self._max + 1 :]
         if surplus:
             self._tail = self._tail[: self._max + 1]
@@ -96,7 +101,8 @@ class Splitter:
         if self._tail or self._open:
             if not (self._first and self._tells_delimiter(self._tail)):
                 self._open.append(self._tail)
-            self._emit(records)
+            self._emit(self._open, records)
+            self._open = []
         return records
 
     def _take(self, line: bytes, records: list[tuple[bytes, int]]) -> None:
@@ -114,7 +120,8 @@ class Splitter:
             self._open_bytes = len(line) + 1 + self._cut
             inside = self._quoted and b'"' in line and self._ends_in_quotes(line)
         if not inside:
-            self._emit(records)
+            self._emit(self._open, records)
+            self._open = []
 
     def _ends_in_quotes(self, line: bytes) -> bool:
         if self._cut:  # from its midst
@@ -132,19 +139,12 @@ class Splitter:
             self.delimiter = delimiter_in(text) if named is None else named[1]
         return named is not None
 
-    def _emit(self, records: list[tuple[bytes, int]]) -> None:
-        record = self._open[0] if len(self._open) == 1 else b"\n".join(self._open)
-        self._open.clear()
-        if record.endswith(b"\r"):
-            record = record[:-1]
-        if not self._is_blank(record):
+    def _emit(self, lines: list[bytes], records: list[tuple[bytes, int]]) -> None:
+        record = b"\n".join(lines).removesuffix(b"\r")
+        # In CSV it may be of empty cells, with tabs between them.
+        cells = self._quoted and self.delimiter and self.delimiter.encode() in record
+        if record and (cells or not record.isspace()):
             records.append((record[: self._max + 1], self._end))
-
-    def _is_blank(self, record: bytes) -> bool:
-        if not record.isspace():
-            return not record
-        # Of empty cells, with tabs between them.
-        return not (self._quoted and self.delimiter and self.delimiter.encode() in record)
 
 
 def without_bom(record: bytes) -> bytes:
