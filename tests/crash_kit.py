@@ -420,10 +420,10 @@ class _ToldSink:
 
 def _count_commits(striker: _Striker) -> None:
     """Count the commits of transactions, whatever client makes them."""
-    from connectors.kafka.confluent_client import ConfluentProducer
-    from connectors.kafka.python_client import PythonProducer
+    from connectors.kafka.confluent_client import _Producer as confluent
+    from connectors.kafka.python_client import _Producer as python
 
-    for producer in (ConfluentProducer, PythonProducer):
+    for producer in (confluent, python):
 
         def counted(self: Any, commit: Callable[[Any], None] = producer.commit) -> None:
             striker("end")

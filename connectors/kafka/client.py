@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from connectors.errors import BadURL, ConnectorError, Unavailable
 from connectors.kafka.cluster import Cluster, Description, Fault
+from connectors.kafka.security import Security
 
 _T = TypeVar("_T")
 
@@ -347,6 +348,18 @@ class Link(NamedTuple):
 
     client: Client
     cluster: Cluster
+
+    @classmethod
+    def to(
+        cls,
+        servers: tuple[str, ...],
+        security: Security | None,
+        connect_timeout: float,
+        client: str | None,
+    ) -> Link:
+        """Return the link by options of `KafkaSource`. Raises `BadURL` and `Unavailable`."""
+        security = Security.load() if security is None else security
+        return cls(choose(client), Cluster(servers, security, connect_timeout))
 
     def explain(self, error: Exception, doing: str) -> ConnectorError:
         """Return the error for one of the library."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from connectors.kafka.client import (
     ABORT_SECONDS,
@@ -18,23 +17,22 @@ from connectors.kafka.client import (
     MAX_REQUEST_BYTES,
     MAX_UNFLUSHED,
     Failures,
+    Reader,
     Reading,
     TooLarge,
     Transacting,
     Writing,
     answered,
 )
-from connectors.kafka.cluster import Cluster, Fault, LastWarning
+from connectors.kafka.cluster import Cluster, Fault
 from connectors.kafka.confluent_reader import (
     AWAY,
-    LOGGER,
     POLL_SECONDS,
-    ConfluentReader,
     Links,
-    consumer_settings,
+    connect,
     partition_numbers,
+    reader,
 )
-from connectors.kafka.security import context
 
 _REQUEST_SECONDS = 1.0
 """Longest wait inside librdkafka for a step of a transaction: signals are not seen meanwhile."""
@@ -91,21 +89,20 @@ class ConfluentClient:
         code = error.args[0].code()
         return next((fault for fault, codes in _FAULTS.items() if code in codes), Fault.OTHER)
 
-    def reader(self, cluster: Cluster, reading: Reading) -> ConfluentReader:
+    def reader(self, cluster: Cluster, reading: Reading) -> Reader:
         """A Consumer that has reached the cluster."""
-        consumer, links = _connect(cluster, Consumer, consumer_settings(reading), reading.topic)
-        return ConfluentReader(consumer, links, cluster, reading)
+        return reader(cluster, reading)
 
     def is_fenced(self, error: Any) -> bool:
         """Return whether a transactional producer was fenced."""
         return error.args[0].code() in _PRODUCER_FENCED
 
-    def writer(self, cluster: Cluster, writing: Writing) -> ConfluentWriter:
+    def writer(self, cluster: Cluster, writing: Writing) -> _Writer:
         """A Producer that has reached the cluster."""
         made = _made(cluster, writing.delivery_timeout, {}, writing.topic)
-        return ConfluentWriter(made, writing)
+        return _Writer(made, writing)
 
-    def producer(self, cluster: Cluster, transacting: Transacting) -> ConfluentProducer:
+    def producer(self, cluster: Cluster, transacting: Transacting) -> _Producer:
         """A Producer with a transactional identifier that has begun with it."""
         made = _made(
             cluster,
@@ -115,7 +112,7 @@ class ConfluentClient:
                 "transaction.timeout.ms": int(1000 * transacting.timeout),
             },
         )
-        return ConfluentProducer(made, transacting.delivery_timeout)
+        return _Producer(made, transacting.delivery_timeout)
 
 
 class _Made(NamedTuple):
@@ -157,47 +154,11 @@ def _made(
         "on_delivery": report,
         **more,
     }
-    producer, links = _connect(cluster, Producer, settings, topic)
+    producer, links = connect(cluster, Producer, settings, topic)
     return _Made(producer, links, failures, cluster.connect_timeout)
 
 
-def _connect(
-    cluster: Cluster, client: Any, settings: dict[str, Any], topic: str | None = None
-) -> tuple[Any, Links]:
-    """Make a Consumer or Producer that has reached the cluster, and its connections.
-
-    Raises `Unavailable` with the reason when no broker answers in `connect_timeout` seconds.
-    """
-    logger, links = logging.getLogger(LOGGER), Links()
-    cluster.security.guard_logs()
-    context(cluster.security)  # whose mistakes librdkafka tells in fewer words
-    settings = {
-        "bootstrap.servers": ",".join(cluster.servers),
-        "client.id": "streamk",
-        # A broker that comes back is noticed within a second, not within ten.
-        "reconnect.backoff.max.ms": 1000,
-        "statistics.interval.ms": 1000,
-        "stats_cb": links.note,
-        # It would print to the standard error what it is told here by its log.
-        "error_cb": lambda error: logger.warning("%s", error.str()),
-        **settings,
-    }
-    with LastWarning(LOGGER) as complaint:
-        try:
-            # Secrets in plain text stay out of every variable, which a traceback might show.
-            made = client(settings | cluster.security.librdkafka(), logger=logger)
-        except KafkaException as error:
-            raise cluster.explain(Fault.OTHER, error, "starting librdkafka") from None
-        try:
-            made.list_topics(topic, timeout=cluster.connect_timeout)
-        except KafkaException:
-            made.poll(0)  # hands over what was logged
-            made.close()
-            raise cluster.unanswered(complaint.text) from None
-    return made, links
-
-
-class ConfluentWriter:
+class _Writer:
     """The `Writer` on a Producer."""
 
     def __init__(self, made: _Made, writing: Writing) -> None:
@@ -209,7 +170,6 @@ class ConfluentWriter:
         self._timeout = writing.delivery_timeout
 
     def find(self) -> bool:
-        """Return whether the topic exists, or comes when it was asked for."""
         deadline = time.monotonic() + self._patience
         while not partition_numbers(self._producer, self._topic, self._patience):
             if time.monotonic() > deadline:
@@ -218,7 +178,6 @@ class ConfluentWriter:
         return True
 
     def send(self, value: bytes, key: bytes | None, headers: Any) -> None:
-        """Hand over one record, waiting for room."""
         while True:
             try:
                 self._producer.produce(self._topic, value, key, headers=headers)
@@ -233,24 +192,21 @@ class ConfluentWriter:
                 return
 
     def settle(self) -> None:
-        """Collect delivery results; `send` waits where the queue is full."""
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until everything was delivered or has failed."""
         deadline = time.monotonic() + self._timeout + 5
         while self._producer.flush(POLL_SECONDS):
             if time.monotonic() > deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def close(self) -> None:
-        """Close the connections."""
         self._producer.purge()
         self._producer.flush(5)
         self._producer.close()
 
 
-class ConfluentProducer:
+class _Producer:
     """The `Producer` of transactions, which begins with its identifier here."""
 
     def __init__(self, made: _Made, timeout: float) -> None:
@@ -263,27 +219,22 @@ class ConfluentProducer:
             self.close()
             raise
 
-    def writer(self, writing: Writing) -> ConfluentWriter:
-        """A writer to a topic within its transactions."""
-        return ConfluentWriter(self._made, writing)
+    def writer(self, writing: Writing) -> _Writer:
+        return _Writer(self._made, writing)
 
     def add_offsets(self, offsets: Any, group: Any) -> None:
-        """Add offsets of a group."""
         self._until_done(
             lambda left: self._producer.send_offsets_to_transaction(offsets, group, left)
         )
 
     def commit(self) -> None:
-        """Commit the transaction."""
         self._until_done(self._producer.commit_transaction)
 
     def abort(self) -> None:
-        """Abort the transaction."""
         if not self._hangs:
             self._make(lambda: self._producer.abort_transaction(ABORT_SECONDS))
 
     def close(self) -> None:
-        """Close the connections, ignoring what cannot be aborted."""
         if self._hangs:  # it would be waited for; what it has begun ends when another one begins
             return
         # Of the error of a producer that another one has replaced flush makes a SystemError.
@@ -295,7 +246,6 @@ class ConfluentProducer:
             self._producer.close()
 
     def _until_done(self, request: Callable[[float], None]) -> None:
-        """Make a request again until it is done: librdkafka goes on where it was cut short."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -306,7 +256,6 @@ class ConfluentProducer:
                     raise
 
     def _make(self, request: Callable[[], None]) -> None:
-        """Make a request; if it hangs, no other is made."""
         if not answered(request, _HUNG_SECONDS):
             self._hangs = True
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))

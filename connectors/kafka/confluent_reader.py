@@ -1,10 +1,11 @@
-"""Reading Kafka through confluent-kafka, which `connectors.kafka.confluent_client` connects."""
+"""Connecting to Kafka through confluent-kafka, and reading."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from operator import itemgetter
 from typing import Any, cast
 
 import msgspec
@@ -28,14 +29,16 @@ from connectors.kafka.client import (
     STABLE_TIMEOUT,
     Gone,
     Listener,
+    Reader,
     Reading,
     Records,
     persist,
 )
-from connectors.kafka.cluster import Cluster, Description
+from connectors.kafka.cluster import Cluster, Description, Fault, LastWarning
+from connectors.kafka.security import context
 
 
-def consumer_settings(reading: Reading) -> dict[str, Any]:
+def _settings(reading: Reading) -> dict[str, Any]:
     """Return the settings of a Consumer."""
     settings: dict[str, Any] = {
         # Without a group a name is needed all the same; nothing is ever said to it.
@@ -101,6 +104,7 @@ class Links:
 _Whole = Callable[[Any], int]
 # Those of messages, which all have both.
 _offset, _number = cast("_Whole", Message.offset), cast("_Whole", Message.partition)
+_time = itemgetter(1)
 
 AWAY = (
     KafkaError._ALL_BROKERS_DOWN,
@@ -134,8 +138,50 @@ POLL_SECONDS = 0.2
 """Longest wait inside librdkafka, seconds: signals are not seen meanwhile."""
 
 
-class ConfluentReader:
-    """The `Reader` on a Consumer.
+def connect(
+    cluster: Cluster, client: Any, settings: dict[str, Any], topic: str | None = None
+) -> tuple[Any, Links]:
+    """Make a Consumer or Producer that has reached the cluster, and its connections.
+
+    Raises `Unavailable` with the reason when no broker answers in `connect_timeout` seconds.
+    """
+    logger, links = logging.getLogger(LOGGER), Links()
+    cluster.security.guard_logs()
+    context(cluster.security)  # whose mistakes librdkafka tells in fewer words
+    settings = {
+        "bootstrap.servers": ",".join(cluster.servers),
+        "client.id": "streamk",
+        # A broker that comes back is noticed within a second, not within ten.
+        "reconnect.backoff.max.ms": 1000,
+        "statistics.interval.ms": 1000,
+        "stats_cb": links.note,
+        # It would print to the standard error what it is told here by its log.
+        "error_cb": lambda error: logger.warning("%s", error.str()),
+        **settings,
+    }
+    with LastWarning(LOGGER) as complaint:
+        try:
+            # Secrets in plain text stay out of every variable, which a traceback might show.
+            made = client(settings | cluster.security.librdkafka(), logger=logger)
+        except KafkaException as error:
+            raise cluster.explain(Fault.OTHER, error, "starting librdkafka") from None
+        try:
+            made.list_topics(topic, timeout=cluster.connect_timeout)
+        except KafkaException:
+            made.poll(0)  # hands over what was logged
+            made.close()
+            raise cluster.unanswered(complaint.text) from None
+    return made, links
+
+
+def reader(cluster: Cluster, reading: Reading) -> Reader:
+    """Return a Consumer that has reached the cluster."""
+    consumer, links = connect(cluster, Consumer, _settings(reading), reading.topic)
+    return _Reader(consumer, links, cluster, reading)
+
+
+class _Reader:
+    """The `connectors.kafka.client.Reader` on a Consumer.
 
     Positions are kept here: librdkafka knows one only when something was read there, and would
     move a partition only while it is being fetched. A partition that was placed anew is moved
@@ -166,15 +212,12 @@ class ConfluentReader:
         self._closed = False
 
     def numbers(self) -> Collection[int]:
-        """The topic's partitions."""
         return partition_numbers(self._consumer, self._topic, self._patience)
 
     def topics(self) -> set[str]:
-        """All topics that can be seen."""
         return set(self._consumer.list_topics(timeout=self._patience).topics)
 
     def take(self, numbers: Collection[int]) -> None:
-        """Read these partitions, too, from their start, once something is read."""
         self._positions |= dict.fromkeys(numbers)
         self._moved.update(numbers)
 
@@ -259,7 +302,6 @@ class ConfluentReader:
                 messages += self._consumer.consume(max_events - 1, 0.0)
 
     def _sort(self, messages: list[Any]) -> list[Records]:
-        """Return records by partition; ends and errors go into positions and trouble."""
         # No bytecode for a message where that is possible: reading is a good part of a run's time.
         errors = list(map(Message.error, messages))
         if any(errors):
@@ -274,12 +316,12 @@ class ConfluentReader:
             records = Records(
                 number,
                 list(map(_offset, some)),
-                [time for _, time in map(Message.timestamp, some)],
+                list(map(_time, map(Message.timestamp, some))),
                 list(map(Message.key, some)),
                 list(map(Message.value, some)),
                 [message.headers() or () for message in some] if self._headers else (),
             )
-            self._advance(number, records.offsets[-1] + 1)
+            self._positions[number] = max(records.offsets[-1] + 1, self._positions[number] or 0)
             found.append(records)
         return found
 
@@ -287,7 +329,8 @@ class ConfluentReader:
         code, number, offset = error.code(), message.partition(), message.offset()
         if code == KafkaError._PARTITION_EOF:
             # The end as a position: it lies behind gaps that no record tells of.
-            self._advance(number, offset)
+            if number in self._positions:
+                self._positions[number] = max(offset, self._positions[number] or 0)
         elif code == KafkaError._AUTO_OFFSET_RESET:
             if number in self._positions:
                 self._trouble.append(Gone(number, offset))
@@ -300,12 +343,7 @@ class ConfluentReader:
         elif self._in_group or code != KafkaError.GROUP_AUTHORIZATION_FAILED:
             self._trouble.append(KafkaException(error))
 
-    def _advance(self, number: int, offset: int) -> None:
-        if number in self._positions:
-            self._positions[number] = max(offset, self._positions[number] or 0)
-
     def _move(self) -> None:
-        """Take librdkafka to where partitions were placed."""
         for number in sorted(self._moved):
             try:
                 self._consumer.seek(self._at(number))
@@ -330,7 +368,6 @@ class ConfluentReader:
             self._consumer.pause([self._one(number) for number in sorted(self._held)])
 
     def place(self, number: int, offset: int | None) -> None:
-        """Go on at an offset, or at the earliest record."""
         self._positions[number] = offset
         self._moved.add(number)
         self._trouble = [
@@ -338,43 +375,35 @@ class ConfluentReader:
         ]
 
     def position(self, number: int) -> int:
-        """The next offset to read."""
         known = self._positions[number]
         return self.start(number) if known is None or known < 0 else known
 
     def highwater(self, number: int) -> int | None:
-        """The end of the partition as of the last fetch."""
         known = self._consumer.get_watermark_offsets(self._one(number), cached=True)
         return None if known is None or known[1] < 0 else known[1]
 
     def hold(self, numbers: Collection[int]) -> None:
-        """Do not read these."""
         self._held |= set(numbers)
         if numbers:
             self._consumer.pause([self._one(number) for number in sorted(numbers)])
 
     def unhold(self, numbers: Collection[int]) -> None:
-        """Read these again."""
         again = self._held.intersection(numbers)
         self._held -= again
         if again:
             self._consumer.resume([self._one(number) for number in sorted(again)])
 
     def start(self, number: int) -> int:
-        """The earliest offset that can be read."""
         return self._listed((number,), OFFSET_BEGINNING)[number]
 
     def ends(self, numbers: Collection[int]) -> Mapping[int, int]:
-        """One past the last offset that can be read now, of each partition."""
         return self._listed(numbers, OFFSET_END)
 
     def at_time(self, number: int, time: int) -> int | None:
-        """The offset of the first record of this time or later."""
         found = self._listed((number,), time)[number]
         return None if found < 0 else found
 
     def committed(self, number: int) -> tuple[int, str] | None:
-        """Offset and metadata that the group has committed."""
         asked = [self._one(number)]
         (found,) = _ask(
             lambda left: self._consumer.committed(asked, timeout=left), patience=STABLE_TIMEOUT
@@ -382,7 +411,6 @@ class ConfluentReader:
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
     def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commit offsets and their metadata, and return when the group has them."""
         wanted = self._wanted(offsets)
         try:
             _ask(lambda _: self._consumer.commit(offsets=wanted, asynchronous=False))
@@ -392,16 +420,13 @@ class ConfluentReader:
             raise
 
     def for_transaction(self, offsets: Mapping[int, tuple[int, str]]) -> tuple[Any, Any]:
-        """Return what `ConfluentProducer.add_offsets` takes for a commit of these."""
         return self._wanted(offsets), self._consumer.consumer_group_metadata()
 
     def cluster_id(self) -> str | None:
-        """Return the identifier that the cluster gives itself."""
         found: str | None = self._consumer.list_topics(timeout=self._patience).cluster_id
         return found
 
     def describe(self) -> Description:
-        """Ask what the topic is now; may be asked in another thread."""
         if self._admin is None:  # which alone is told a topic's identifier
             settings: dict[str, Any] = {
                 "bootstrap.servers": ",".join(self._cluster.servers),
@@ -427,7 +452,6 @@ class ConfluentReader:
         )
 
     def close(self) -> None:
-        """Leave the group."""
         if not self._closed:
             self._closed = True
             self._consumer.close()

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition, errors
@@ -51,6 +52,7 @@ end although records were there, which was the p99 of the engine's latency."""
 _DESCRIBE_SECONDS = 2.0
 """Time that a broker has to tell of a topic."""
 
+_offset, _timestamp, _key, _value = map(attrgetter, ("offset", "timestamp", "key", "value"))
 _T = TypeVar("_T")
 
 
@@ -84,14 +86,14 @@ class PythonClient:
         return next((f for f, types in faults.items() if isinstance(error, types)), Fault.OTHER)
 
     def is_fenced(self, error: Any) -> bool:
-        # What comes after the first such error names it.
         """Return whether a transactional producer was fenced."""
+        # What comes after the first such error names it.
         return any(
             isinstance(one, (errors.ProducerFencedError, errors.InvalidProducerEpochError))
             for one in (error, *error.args)
         )
 
-    def reader(self, cluster: Cluster, reading: Reading) -> PythonReader:
+    def reader(self, cluster: Cluster, reading: Reading) -> _Reader:
         """A KafkaConsumer that has reached the cluster."""
         if reading.group_protocol != "classic":
             raise BadURL(
@@ -99,24 +101,24 @@ class PythonClient:
                 " client=confluent (pip install 'streamk[confluent]')"
             )
         consumer, net = _connect(cluster, KafkaConsumer, **_consumer_options(reading))
-        return PythonReader(consumer, net, reading)
+        return _Reader(consumer, net, reading)
 
-    def writer(self, cluster: Cluster, writing: Writing) -> PythonWriter:
+    def writer(self, cluster: Cluster, writing: Writing) -> _Writer:
         """A KafkaProducer that has reached the cluster."""
         options = _producer_options(cluster, writing.delivery_timeout)
-        producer, net = _connect(cluster, _Producer, **options)
-        return PythonWriter(producer, net, writing)
+        producer, net = _connect(cluster, _NamedProducer, **options)
+        return _Writer(producer, net, writing)
 
-    def producer(self, cluster: Cluster, transacting: Transacting) -> PythonProducer:
+    def producer(self, cluster: Cluster, transacting: Transacting) -> _Producer:
         """A KafkaProducer with a transactional identifier that has begun with it."""
         producer, net = _connect(
             cluster,
-            _Producer,
+            _NamedProducer,
             transactional_id=transacting.name,
             transaction_timeout_ms=int(1000 * transacting.timeout),
             **_producer_options(cluster, transacting.delivery_timeout),
         )
-        return PythonProducer(producer, net, transacting.delivery_timeout)
+        return _Producer(producer, net, transacting.delivery_timeout)
 
 
 def _connect(cluster: Cluster, client: Callable[..., Any], **options: Any) -> tuple[Any, Any]:
@@ -191,8 +193,8 @@ def _consumer_options(reading: Reading) -> dict[str, Any]:
     return options
 
 
-class PythonReader:
-    """The `Reader` on a KafkaConsumer."""
+class _Reader:
+    """The `connectors.kafka.client.Reader` on a KafkaConsumer."""
 
     def __init__(self, consumer: Any, net: Any, reading: Reading) -> None:
         self._consumer, self._known = consumer, net.cluster
@@ -202,21 +204,17 @@ class PythonReader:
         self._away_since: float | None = None
 
     def numbers(self) -> Collection[int]:
-        """The topic's partitions."""
         return self._consumer.partitions_for_topic(self._topic) or ()
 
     def topics(self) -> set[str]:
-        """All topics that can be seen."""
         return set(self._consumer.topics())
 
     def take(self, numbers: Collection[int]) -> None:
-        """Read these partitions, too, from their start."""
         more = self._all(numbers)
         self._consumer.assign([*self._consumer.assignment(), *more])
         self._consumer.seek_to_beginning(*more)
 
     def join(self, listener: Listener) -> None:
-        """Join the group."""
         self._consumer.subscribe([self._topic], listener=_ListenerAdapter(self._beside, listener))
 
     def read(self, max_events: int, timeout: float) -> list[Records]:
@@ -233,10 +231,10 @@ class PythonReader:
                 return [
                     Records(
                         tp.partition,
-                        [record.offset for record in records],
-                        [record.timestamp for record in records],
-                        [record.key for record in records],
-                        [record.value for record in records],
+                        list(map(_offset, records)),
+                        list(map(_timestamp, records)),
+                        list(map(_key, records)),
+                        list(map(_value, records)),
                         [record.headers for record in records] if self._headers else (),
                     )
                     for tp, records in polled.items()
@@ -289,14 +287,12 @@ class PythonReader:
         return polled
 
     def place(self, number: int, offset: int | None) -> None:
-        """Go on at an offset, or at the earliest record."""
         if offset is None:
             self._consumer.seek_to_beginning(self._one(number))
         else:
             self._consumer.seek(self._one(number), offset)
 
     def position(self, number: int) -> int:
-        """The next offset to read."""
         tp = self._one(number)
         position = _ask(lambda left: self._consumer.position(tp, timeout_ms=1000 * left))
         if position is None:
@@ -304,37 +300,30 @@ class PythonReader:
         return int(position)
 
     def highwater(self, number: int) -> int | None:
-        """The end of the partition as of the last fetch."""
         highwater: int | None = self._consumer.highwater(self._one(number))
         return highwater
 
     def hold(self, numbers: Collection[int]) -> None:
-        """Do not read these."""
         self._consumer.pause(*self._all(numbers))
 
     def unhold(self, numbers: Collection[int]) -> None:
-        """Read these again."""
         self._consumer.resume(*self._all(numbers))
 
     def start(self, number: int) -> int:
-        """The earliest offset that can be read."""
         tp = self._one(number)
         return int(_ask(lambda left: self._consumer.beginning_offsets([tp], 1000 * left))[tp])
 
     def ends(self, numbers: Collection[int]) -> Mapping[int, int]:
-        """One past the last offset that can be read now, of each partition."""
         every = self._all(numbers)
         found = _ask(lambda left: self._consumer.end_offsets(every, 1000 * left))
         return {tp.partition: int(end) for tp, end in found.items()}
 
     def at_time(self, number: int, time: int) -> int | None:
-        """The offset of the first record of this time or later."""
         tp = self._one(number)
         found = _ask(lambda left: self._consumer.offsets_for_times({tp: time}, 1000 * left))[tp]
         return None if found is None else int(found.offset)
 
     def committed(self, number: int) -> tuple[int, str] | None:
-        """Offset and metadata that the group has committed."""
         tp = self._one(number)
         found = _ask(
             lambda left: self._consumer.committed(tp, metadata=True, timeout_ms=1000 * left),
@@ -343,21 +332,17 @@ class PythonReader:
         return None if found is None or found.offset < 0 else (found.offset, found.metadata)
 
     def commit(self, offsets: Mapping[int, tuple[int, str]]) -> None:
-        """Commit offsets and their metadata, and return when the group has them."""
         wanted = self._wanted(offsets)
         _ask(lambda left: self._consumer.commit(wanted, timeout_ms=1000 * left))
 
     def for_transaction(self, offsets: Mapping[int, tuple[int, str]]) -> tuple[Any, Any]:
-        """Return what `PythonProducer.add_offsets` takes for a commit of these."""
         return self._wanted(offsets), self._consumer.group_metadata()
 
     def cluster_id(self) -> str | None:
-        """Return the identifier that the cluster gives itself."""
         found: str | None = self._known.cluster_id
         return found
 
     def describe(self) -> Description:
-        """Ask what the topic is now."""
         answered = threading.Event()
         self._known.request_update().add_both(lambda _: answered.set())
         if not answered.wait(_DESCRIBE_SECONDS):
@@ -369,7 +354,6 @@ class PythonReader:
         return Description("") if numbers is None else Description(None, numbers)
 
     def close(self) -> None:
-        """Leave the group."""
         self._closed = True
         self._consumer.close(autocommit=False, timeout_ms=5000)
 
@@ -447,7 +431,7 @@ def is_connected(net: Any) -> bool:
     return any(net.connected(broker.node_id) for broker in net.cluster.brokers())
 
 
-class PythonWriter:
+class _Writer:
     """The `Writer` on a KafkaProducer."""
 
     def __init__(self, producer: Any, net: Any, writing: Writing) -> None:
@@ -461,21 +445,18 @@ class PythonWriter:
         self.failures = self._failures.take
 
     def find(self) -> bool:
-        """Return whether the topic exists; the producer waits for its metadata."""
         try:
             return bool(self._producer.partitions_for(self._topic))
         except errors.KafkaTimeoutError:
             return False
 
     def send(self, value: bytes, key: bytes | None, headers: list[tuple[str, bytes]]) -> None:
-        """Hand over one record."""
         try:
             self._results.append(self._producer.send(self._topic, value, key, headers))
         except errors.MessageSizeTooLargeError as error:
             raise TooLarge(str(error)) from None
 
     def settle(self) -> None:
-        """Collect delivery results, and wait while too many records are not delivered."""
         results = self._results
         while results and results[0].is_done:
             self._note(results.popleft())
@@ -485,13 +466,11 @@ class PythonWriter:
 
     def flush(self) -> None:
         # A little longer than the deliveries, so that theirs is the reason that is told.
-        """Wait until everything was delivered or has failed."""
         self._producer.flush(timeout=self._timeout + 5)
         while self._results:
             self._note(self._results.popleft())
 
     def close(self) -> None:
-        """Close the connections."""
         self._producer.close(timeout=5)
 
     def _note(self, result: Any) -> None:
@@ -499,7 +478,7 @@ class PythonWriter:
             self._failures.add(result.exception)
 
 
-class PythonProducer:
+class _Producer:
     """The `Producer` of transactions on a KafkaProducer, which begins with its identifier here."""
 
     def __init__(self, producer: Any, net: Any, timeout: float) -> None:
@@ -517,24 +496,19 @@ class PythonProducer:
             self.close()
             raise
 
-    def writer(self, writing: Writing) -> PythonWriter:
-        """A writer to a topic within its transactions."""
-        return PythonWriter(self._producer, self._net, writing)
+    def writer(self, writing: Writing) -> _Writer:
+        return _Writer(self._producer, self._net, writing)
 
     def add_offsets(self, offsets: Any, group: Any) -> None:
-        """Add offsets of a group."""
         _answered(lambda: self._producer.send_offsets_to_transaction(offsets, group), self._timeout)
 
     def commit(self) -> None:
-        """Commit the transaction."""
         _answered(self._producer.commit_transaction, self._timeout)
 
     def abort(self) -> None:
-        """Abort the transaction."""
         _answered(self._producer.abort_transaction, ABORT_SECONDS)
 
     def close(self) -> None:
-        """Close the connections."""
         self._producer.close(timeout=5)
 
 
@@ -555,7 +529,7 @@ def _answered(request: Callable[[], object], timeout: float) -> None:
         raise errors.KafkaTimeoutError(f"no answer in {timeout:g} s")
 
 
-class _Producer(KafkaProducer):  # type: ignore[misc]
+class _NamedProducer(KafkaProducer):  # type: ignore[misc]
     """A producer with a constant name: KafkaProducer builds its own for every record."""
 
     def __str__(self) -> str:

@@ -277,7 +277,39 @@ def context(security: Security) -> ssl.SSLContext | None:
 
     Raises `Unavailable` where a file of certificates cannot be used, naming its option.
     """
-    return _context(security) if _encrypts(security) else None
+    if not _encrypts(security):
+        return None
+    options = security.options
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = bool(options.get("ssl_check_hostname", True))
+    authority = options.get("ssl_cafile", "probe")
+    if authority == "probe":  # librdkafka's word for the system's own
+        made.load_default_certs()
+    else:
+        where = {"capath" if Path(authority).is_dir() else "cafile": authority}
+        _use("ssl_cafile", authority, lambda: made.load_verify_locations(**where))
+    if "ssl_crlfile" in options:
+        revoked = options["ssl_crlfile"]
+        _use("ssl_crlfile", revoked, lambda: made.load_verify_locations(revoked))
+        made.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if "ssl_certfile" in options:
+        mine, key = options["ssl_certfile"], options.get("ssl_keyfile")
+        for option in ("ssl_certfile", "ssl_keyfile"):
+            if option in options:
+                _use(option, options[option], Path(options[option]).read_bytes)
+        # A password that is missing would be asked for at the terminal. The characters of a
+        # `Secret`, which str() would hide, stay out of every variable.
+        _use(
+            "ssl_certfile, ssl_keyfile or ssl_password",
+            mine if key is None else f"{mine}, {key}",
+            lambda: made.load_cert_chain(
+                mine, key, lambda: "".join(options.get("ssl_password", ""))
+            ),
+        )
+    if "ssl_ciphers" in options:
+        ciphers = options["ssl_ciphers"]
+        _use("ssl_ciphers", ciphers, lambda: made.set_ciphers(ciphers))
+    return made
 
 
 def diagnose(server: str, security: Security) -> str | None:
@@ -300,7 +332,7 @@ def diagnose(server: str, security: Security) -> str | None:
             " that signed the broker's"
         )
     try:
-        _ask(server, _context(security))
+        _ask(server, context(security))
     except ssl.SSLCertVerificationError as error:
         return _refused(server, security, error)
     except ssl.SSLError as error:
@@ -361,41 +393,6 @@ def _turned_away(server: str, security: Security, error: ssl.SSLError) -> str:
     )
 
 
-def _context(security: Security) -> ssl.SSLContext:
-    """Return what the options say of TLS. Raises `Unavailable`, naming the option."""
-    options = security.options
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname = bool(options.get("ssl_check_hostname", True))
-    authority = options.get("ssl_cafile", "probe")
-    if authority == "probe":  # librdkafka's word for the system's own
-        made.load_default_certs()
-    else:
-        where = {"capath" if Path(authority).is_dir() else "cafile": authority}
-        _use("ssl_cafile", authority, lambda: made.load_verify_locations(**where))
-    if "ssl_crlfile" in options:
-        revoked = options["ssl_crlfile"]
-        _use("ssl_crlfile", revoked, lambda: made.load_verify_locations(revoked))
-        made.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    if "ssl_certfile" in options:
-        mine, key = options["ssl_certfile"], options.get("ssl_keyfile")
-        for option in ("ssl_certfile", "ssl_keyfile"):
-            if option in options:
-                _use(option, options[option], Path(options[option]).read_bytes)
-        # A password that is missing would be asked for at the terminal. The characters of a
-        # `Secret`, which str() would hide, stay out of every variable.
-        _use(
-            "ssl_certfile, ssl_keyfile or ssl_password",
-            mine if key is None else f"{mine}, {key}",
-            lambda: made.load_cert_chain(
-                mine, key, lambda: "".join(options.get("ssl_password", ""))
-            ),
-        )
-    if "ssl_ciphers" in options:
-        ciphers = options["ssl_ciphers"]
-        _use("ssl_ciphers", ciphers, lambda: made.set_ciphers(ciphers))
-    return made
-
-
 def _use(option: str, value: str, use: Callable[[], object]) -> None:
     """Call a function; where it fails, raise `Unavailable` that names the option."""
     try:
@@ -417,13 +414,14 @@ def _words(error: ssl.SSLError) -> str:
     return (error.reason or "").lower().replace("_", " ")
 
 
-def _ask(server: str, settings: ssl.SSLContext) -> None:
+def _ask(server: str, settings: ssl.SSLContext | None) -> None:
     """Shake hands and ask a first question: by the answer a broker has accepted a certificate.
 
     Raises `OSError`, of which `ssl.SSLError` is one.
     """
     with _connected(server) as plain:
         host = server.rpartition(":")[0].strip("[]")
+        assert settings is not None  # TLS is asked for
         with settings.wrap_socket(plain, server_hostname=host) as link:
             link.sendall(_API_VERSIONS)
             if not link.recv(1):

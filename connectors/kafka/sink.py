@@ -13,20 +13,11 @@ from connectors.base import Output, Sink, Source, Trouble
 from connectors.errors import Aborted, BadRecord, ConnectorError, Unavailable
 from connectors.fields import RecordType
 from connectors.formats import open_output_format
-from connectors.kafka.client import Link, Producer, TooLarge, Writer, Writing, choose
-from connectors.kafka.cluster import Cluster
+from connectors.kafka.client import Link, Producer, TooLarge, Writer, Writing
 from connectors.kafka.security import Security
 from connectors.kafka.source import KafkaSource
 from connectors.kafka.tail import Standing, Tail, origin_of
 from connectors.kafka.transaction import Transaction
-
-
-def _linked(
-    servers: tuple[str, ...], connect_timeout: float, security: Security | None, client: str | None
-) -> Link:
-    security = Security.load() if security is None else security
-    return Link(choose(client), Cluster(servers, security, connect_timeout))
-
 
 _MOST_PARTITIONS = 1 << 12
 """Partitions of inputs whose headers are kept."""
@@ -91,7 +82,7 @@ class KafkaSink:
     ) -> None:
         self._topic = topic
         self._format = open_output_format(encoding, schemas)
-        self.link = _linked(servers, connect_timeout, security, client)
+        self.link = Link.to(servers, security, connect_timeout, client)
         """The way to Kafka."""
         self._writing = Writing(topic, delivery_timeout)
         self._writer: Writer = self.link.writer(self._writing)
@@ -325,7 +316,7 @@ class TopicLog:
         client: str | None = None,
     ) -> None:
         self._topic = topic
-        self._link = _linked(servers, connect_timeout, security, client)
+        self._link = Link.to(servers, security, connect_timeout, client)
         self._writer = self._link.writer(Writing(topic, delivery_timeout))
 
     def append(self, events: Sequence[bytes]) -> None:

@@ -14,9 +14,8 @@ from connectors.base import AssignedCallback, Chunk, RevokedCallback, SourceBase
 from connectors.cells import check_names
 from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
 from connectors.formats import FramedFormat, enveloped, open_format
-from connectors.kafka.client import Gone, Link, Listener, Reader, Reading, Records, choose
+from connectors.kafka.client import Gone, Link, Listener, Reader, Reading, Records
 from connectors.kafka.cluster import (
-    Cluster,
     TopicWatch,
     out_of_range,
     partition_name,
@@ -132,13 +131,10 @@ class KafkaSource(SourceBase):
         self._callback_error: BaseException | None = None
         self._lost = False
         self._transaction: Transaction | None = None
-        cluster = Cluster(
-            servers, Security.load() if security is None else security, connect_timeout
-        )
-        self.link = Link(choose(client), cluster)
+        self.link = Link.to(servers, security, connect_timeout, client)
         """The way to Kafka."""
         self._errors = self.link.errors
-        self._reader: Reader = self.link.client.reader(cluster, self._reading)
+        self._reader: Reader = self.link.client.reader(self.link.cluster, self._reading)
         self._watch = TopicWatch(topic, self._reader.describe)
         try:
             self._open()
@@ -168,19 +164,29 @@ class KafkaSource(SourceBase):
             return []
         self._callback_error = None
         try:
-            with self._errors(f"reading {self._topic}"):
-                found = self._reader.read(max_events, timeout)
+            found = self._reader.read(max_events, timeout)
         except Gone as gone:
             raise self._out_of_range(gone) from None
+        except self.link.client.error as error:
+            raise self.link.explain(error, f"reading {self._topic}") from None
         finally:
             # Clients make of a callback's error one of their own; the caller wants the original.
-            error, self._callback_error = self._callback_error, None
-            if error is not None:
-                raise error
-        owned = [records for records in sorted(found) if records.number in self._names]
-        if self._format is not None:
-            owned = self._with_schemas(owned, self._format)
-        return [self._chunk(records) for records in owned]
+            wanted, self._callback_error = self._callback_error, None
+            if wanted is not None:
+                raise wanted
+        chunks = []
+        for records in sorted(found):
+            name = self._names.get(records.number)
+            if name is not None and self._format is not None:
+                records = self._with_schemas(records, self._format)
+            if name is None or not records.offsets:
+                continue
+            keys = list(records.keys)
+            offsets = np.array(records.offsets, np.int64)
+            times = np.array(records.timestamps, np.int64)
+            no_keys = keys.count(None) == len(keys)
+            chunks.append(Chunk(name, offsets, times, records.values, None if no_keys else keys))
+        return chunks
 
     def seek(self, partition: str, offset: int) -> None:
         """The next event from `partition` is the first at or after `offset`.
@@ -397,26 +403,13 @@ class KafkaSource(SourceBase):
         except ConnectorError:
             return out_of_range(name, gone.offset, None, None)
 
-    def _chunk(self, records: Records) -> Chunk:
-        keys = list(records.keys)
-        return Chunk(
-            partition=self._names[records.number],
-            offsets=np.array(records.offsets, np.int64),
-            timestamps=np.array(records.timestamps, np.int64),
-            values=records.values,
-            keys=None if keys.count(None) == len(keys) else keys,
-        )
-
-    def _with_schemas(self, found: list[Records], of: FramedFormat) -> list[Records]:
-        """Return the records whose schemas are known, and go back to the others."""
-        ready = []
-        for records in found:
-            count = of.ready(records.values)
-            if count < len(records.values):
-                self._reader.place(records.number, records.offsets[count])
-            if count:
-                ready.append(records.first(count))
-        return ready
+    def _with_schemas(self, records: Records, of: FramedFormat) -> Records:
+        """Return the records whose schemas are known, and go back to the first of the others."""
+        count = of.ready(records.values)
+        if count == len(records.values):
+            return records
+        self._reader.place(records.number, records.offsets[count])
+        return records.first(count)
 
     def _known(self, partition: str) -> int:
         """The number of any partition of the topic, owned or not."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from connectors.errors import Aborted, BadURL, ConnectorError, Unavailable
-from connectors.kafka.client import Link, Producer, Transacting
+from connectors.kafka.client import Producer, Transacting
 from connectors.kafka.cluster import Fault
+
+if TYPE_CHECKING:
+    from connectors.kafka.sink import KafkaSink
+    from connectors.kafka.source import KafkaSource
 
 _MARGIN = 30.0
 """Seconds that a transaction may take beyond the time in which it is to be committed and that in
@@ -27,23 +31,6 @@ def transactional_id(name: str) -> str:
     'streamk-0123456789abcdef'
     """
     return f"streamk-{name}"
-
-
-class _Member(Protocol):
-    """A `KafkaSource` or a `KafkaSink`, which say what this does."""
-
-    link: Link
-
-    def cluster_id(self) -> str | None: ...
-    def join(self, transaction: Transaction) -> None: ...
-
-
-class _Sink(_Member, Protocol):
-    def write_by(self, producer: Producer) -> None: ...
-    def flush(self) -> None: ...
-    def find_ends(self) -> None: ...
-    def committed(self) -> None: ...
-    def is_alone(self) -> bool: ...
 
 
 class Transaction:
@@ -89,8 +76,8 @@ class Transaction:
 
     def __init__(
         self,
-        sinks: Sequence[_Sink],
-        source: _Member | None,
+        sinks: Sequence[KafkaSink],
+        source: KafkaSource | None,
         *,
         seconds: float,
         delivery_timeout: float,
@@ -110,7 +97,7 @@ class Transaction:
         self._producer: Producer | None = None
         self._name = ""
         self._fenced: str | None = None
-        members: list[_Member] = [*sinks, *(() if source is None else (source,))]
+        members = [*sinks, *(() if source is None else (source,))]
         self._client, self._cluster = members[0].link
         first = members[0].cluster_id()
         for member in members[1:]:
@@ -231,7 +218,9 @@ class Transaction:
             raise Aborted(str(error)) from None
 
 
-def _check_same(one: _Member, cluster_id: str | None, other: _Member) -> None:
+def _check_same(
+    one: KafkaSink | KafkaSource, cluster_id: str | None, other: KafkaSink | KafkaSource
+) -> None:
     first, second = one.link, other.link
     for what, mine, others in (
         ("client", type(first.client).__name__, type(second.client).__name__),

@@ -117,7 +117,7 @@ class _Client:
 def test_an_offset_that_another_topic_lacks_is_not_one_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("connectors.kafka.source.choose", lambda _: _Client())
+    monkeypatch.setattr("connectors.kafka.client.choose", lambda _: _Client())
     source = KafkaSource(("localhost:1",), "clicks")
     assert source.identity("clicks:0", 0) == "one"
     with pytest.raises(ConnectorError, match="was deleted and made anew while it was read"):

@@ -142,8 +142,7 @@ class Run:
 
         with (
             mock.patch.object(KafkaSource, "poll", poll),
-            mock.patch("connectors.kafka.source.choose", self.job.client),
-            mock.patch("connectors.kafka.sink.choose", self.job.client),
+            mock.patch("connectors.kafka.client.choose", self.job.client),
             mock.patch("connectors.kafka.transaction._MARGIN", self.plan.transacted.margin),
             mock.patch("streamk.engine.display.Troubled", ()),
         ):
