@@ -374,12 +374,8 @@ class EventLog(Protocol):
     def append(self, events: Sequence[bytes]) -> None:
         """Add events, each one object of JSON in one line; durable when it returns.
 
-        Raises
-        ------
-        BadRecord
-            If one of them can never be added.
-        ConnectorError
-            If they cannot be added now.
+        Raises `BadRecord` if one of them can never be added, and `ConnectorError` if they cannot be
+        added now.
         """
 
     def close(self) -> None:

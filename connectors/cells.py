@@ -24,10 +24,7 @@ _NAMES = {
 def read_csv_cells(value: bytes, delimiter: str = ",") -> list[str]:
     """Split one CSV record into its cells.
 
-    Raises
-    ------
-    BadRecord
-        If it is not one record of UTF-8 text.
+    Raises `BadRecord` if it is not one record of UTF-8 text.
 
     Examples
     --------
@@ -139,10 +136,7 @@ def delimiter_in(header: str) -> str:
 def delimiter_named(text: str) -> str:
     r"""Return the delimiter that an option names: a character, or a word such as "tab".
 
-    Raises
-    ------
-    BadURL
-        If it is neither.
+    Raises `BadURL` if it is neither.
 
     Examples
     --------

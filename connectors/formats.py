@@ -61,6 +61,9 @@ def open_format(
 ) -> FramedFormat | None:
     """Return the format of an encoding, whose schemas are at a place; None if it needs none.
 
+    Raises `BadURL` if options do not go together, there is no such directory, or the reader's
+    schema is none, and `Unavailable` if no registry answers, or a package is missing.
+
     Parameters
     ----------
     encoding : str
@@ -69,13 +72,6 @@ def open_format(
         The address of a registry, or a directory.
     reader_schema : int, optional
         The number of the schema of Avro whose names fields get, see `AvroSchema`.
-
-    Raises
-    ------
-    BadURL
-        If options do not go together, there is no such directory, or the reader's schema is none.
-    Unavailable
-        If no registry answers, or a package is missing.
     """
     if reader_schema is not None and encoding != "avro":
         raise BadURL(f"reader_schema= is for encoding=avro, encoding={encoding} has none")
@@ -134,18 +130,14 @@ def json_object(text: bytes) -> dict[str, Any]:
 def open_output_format(encoding: str, place: str | None) -> JSONOutputs:
     """Return the format of an encoding, whose schemas are kept at a place.
 
+    Raises `BadURL` if options do not go together, or there is no such directory, and `Unavailable`
+    if no registry answers, or a package is missing.
+
     Parameters
     ----------
     encoding : "json", "avro", "json-schema" or "protobuf"
     place : str, optional
         The address of a registry, or a directory; needed by all but "json".
-
-    Raises
-    ------
-    BadURL
-        If options do not go together, or there is no such directory.
-    Unavailable
-        If no registry answers, or a package is missing.
     """
     if encoding not in _ENCODINGS:
         raise BadURL(

@@ -37,7 +37,9 @@ def _pyarrow() -> Any:
 class ParquetSource(FilesSource):
     """The rows of a Parquet file, or of many, as dicts; one partition.
 
-    The position of an event is its row, counted through all files.
+    The position of an event is its row, counted through all files. Raises `Unavailable` if there is
+    no such file, none in the directory, or no pyarrow; `BadURL` if it is one file and to be
+    followed; and `BadRecord` if one is no Parquet file, or names a column twice.
 
     Parameters
     ----------
@@ -45,15 +47,6 @@ class ParquetSource(FilesSource):
         A file, a pattern with `*`, or a directory: all files `*.parquet` below it.
     follow : bool
         Wait for later files. They must be whole when they get their names.
-
-    Raises
-    ------
-    Unavailable
-        If there is no such file, none in the directory, or no pyarrow.
-    BadURL
-        If it is one file and to be followed.
-    BadRecord
-        If one is no Parquet file, or names a column twice.
     """
 
     encoding = "dict"
@@ -227,13 +220,9 @@ def _value(cell: Any) -> Any:
 class ParquetSink:
     """A directory of Parquet files, one a flush, in the form of `NDJSONSink`'s records.
 
-    A Parquet file cannot be appended to and is unreadable until it is finished; many finished
-    ones are one data set to everything that reads Parquet. The mark is the number of files.
-
-    Raises
-    ------
-    Unavailable
-        If the directory cannot be made, or there is no pyarrow.
+    A Parquet file cannot be appended to and is unreadable until it is finished; many finished ones
+    are one data set to everything that reads Parquet. The mark is the number of files. Raises
+    `Unavailable` if the directory cannot be made, or there is no pyarrow.
     """
 
     def __init__(self, path: Path) -> None:

@@ -96,17 +96,14 @@ _MOST_DIGITS = 1000
 def decimal_number(raw: bytes, scale: int) -> Decimal:
     r"""Return a decimal, to the last digit.
 
+    Raises `BadRecord` if it has more than 1000 bytes, or as many digits behind the point.
+
     Parameters
     ----------
     raw : bytes
         A whole number, the most significant byte first, in two's complement.
     scale : int
         Digits of it behind the point.
-
-    Raises
-    ------
-    BadRecord
-        If it has more than 1000 bytes, or as many digits behind the point.
 
     Examples
     --------

@@ -52,10 +52,7 @@ class Files:
     def listed(self) -> list[str]:
         """Return the names of the files that there are, in order.
 
-        Raises
-        ------
-        Unavailable
-            If it is one, and not there.
+        Raises `Unavailable` if it is one, and not there.
         """
         if not self.are_many:
             return [existing_file(self._place).name]
@@ -191,7 +188,8 @@ class FilesSource(SourceBase, ABC):
     """The records of a file, or of many in the order of their names; one partition.
 
     The position of an event counts the records of all files from the first on. A file that is read
-    to its end may be removed; a later one must have a later name.
+    to its end may be removed; a later one must have a later name. Raises `Unavailable` if there is
+    no such file.
 
     Parameters
     ----------
@@ -201,11 +199,6 @@ class FilesSource(SourceBase, ABC):
         there may be many. A file that is replaced, becomes shorter or is written anew raises
         `OffsetOutOfRange` once everything in the old one was read; `seek(partition, 0)` then begins
         with the new one.
-
-    Raises
-    ------
-    Unavailable
-        If there is no such file.
     """
 
     def __init__(self, files: Files, *, follow: bool) -> None:

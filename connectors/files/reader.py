@@ -47,7 +47,9 @@ class _Found:
 class TextReader(FileReader):
     """Reads a file record by record. Positions count records from 0, a header not counted.
 
-    Every 4,096th record's byte is remembered, so going back costs a short read.
+    Every 4,096th record's byte is remembered, so going back costs a short read. Raises `BadRecord`
+    if the header of CSV is missing or cannot be used, and `ConnectorError` if what is compressed is
+    damaged.
 
     Parameters
     ----------
@@ -60,13 +62,6 @@ class TextReader(FileReader):
         is complete.
     found : optional
         What another reader of the same file has found.
-
-    Raises
-    ------
-    BadRecord
-        If the header of CSV is missing or cannot be used.
-    ConnectorError
-        If what is compressed is damaged.
     """
 
     def __init__(

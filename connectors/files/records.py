@@ -392,10 +392,7 @@ class RecordCutter:
     def feed(self, block: bytes) -> list[Record]:
         """Return the records that this block completes.
 
-        Raises
-        ------
-        BadRecord
-            If they begin with a header that cannot be used.
+        Raises `BadRecord` if they begin with a header that cannot be used.
         """
         if self._splitter is None:
             self._head += block

@@ -150,13 +150,7 @@ class _FileSink:
 
 
 class NDJSONSink(_FileSink):
-    """One JSON object a line.
-
-    Raises
-    ------
-    Unavailable
-        If the file cannot be opened for writing.
-    """
+    """One JSON object a line. Raises `Unavailable` if the file cannot be opened for writing."""
 
     _checked = False
 
@@ -172,19 +166,14 @@ class NDJSONSink(_FileSink):
 class CSVSink(_FileSink):
     """CSV whose header comes from the first output (a `key` column always among them).
 
-    An existing file's header is kept and has to match. Lists and dicts are written as JSON, None
-    as an empty cell.
+    An existing file's header is kept and has to match. Lists and dicts are written as JSON, None as
+    an empty cell. Raises `Unavailable` if the file cannot be opened for writing.
 
     Parameters
     ----------
     path : Path
     delimiter : str
         The character between cells.
-
-    Raises
-    ------
-    Unavailable
-        If the file cannot be opened for writing.
     """
 
     _fields: tuple[str, ...] | None = None
@@ -237,16 +226,12 @@ def _cell(value: Any) -> Any:
 class LineLog(_FileSink):
     """An `EventLog` that is a file, one event a line.
 
+    Raises `Unavailable` if the file cannot be opened for writing, or another process writes to it,
+    and `ConnectorError` if it ends in an unfinished line.
+
     Parameters
     ----------
     path : Path
-
-    Raises
-    ------
-    Unavailable
-        If the file cannot be opened for writing, or another process writes to it.
-    ConnectorError
-        If it ends in an unfinished line.
 
     Examples
     --------

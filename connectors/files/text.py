@@ -53,17 +53,14 @@ def scheme_of(path: Path) -> str | None:
 def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
     """Return what is in a file: `read`, `seek` from the beginning, `tell`, `fileno`.
 
+    Raises `Unavailable` if it is compressed by Zstandard and there is no package for that.
+
     Parameters
     ----------
     file : binary file
         At its beginning.
     path : Path
         Its name, for messages.
-
-    Raises
-    ------
-    Unavailable
-        If it is compressed by Zstandard and there is no package for that.
     """
     first = file.read(8)
     file.seek(0)
@@ -144,10 +141,7 @@ _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 def encoding_named(name: str) -> str:
     """Return the name that Python has for an encoding of text.
 
-    Raises
-    ------
-    BadURL
-        If there is none of this name.
+    Raises `BadURL` if there is none of this name.
 
     Examples
     --------
@@ -192,10 +186,7 @@ class TextFile:
     def read(self, size: int) -> bytes:
         """Return at most so many bytes more; none at the end, or where there are none yet.
 
-        Raises
-        ------
-        BadRecord
-            If the file is not in its encoding.
+        Raises `BadRecord` if the file is not in its encoding.
         """
         text = self._rest or self._next(size)
         text, self._rest = text[:size], text[size:]

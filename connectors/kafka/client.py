@@ -99,17 +99,14 @@ class Records(NamedTuple):
 class Reading:
     """The way a topic is read; the fields are those of `KafkaSource`, and two more.
 
+    Raises `BadURL` if options have no meaning, alone or together.
+
     Attributes
     ----------
     headers : bool
         Whether records come with their headers.
     polled : bool
         Whether `Reader.read` is called; a reader may be there for questions alone.
-
-    Raises
-    ------
-    BadURL
-        If options have no meaning, alone or together.
     """
 
     topic: str

@@ -48,7 +48,8 @@ class Transaction:
     which it would end half-way (KAFKA-17754, and Jepsen's report on Bufstream 0.1.0); requests of
     an earlier producer are refused. A new producer fences a process that has taken the name
     meanwhile; whether that one has committed outputs is then looked up in the topics, or, with a
-    group, told by the refusal of the offsets.
+    group, told by the refusal of the offsets. Raises `BadURL` if the members are of several
+    clusters, clients or users, or if a transaction may take longer than brokers admit by default.
 
     Parameters
     ----------
@@ -59,12 +60,6 @@ class Transaction:
         Time in which a transaction is to be committed.
     delivery_timeout : float
         Seconds in which the brokers must have taken an output, and a commit.
-
-    Raises
-    ------
-    BadURL
-        If the members are of several clusters, clients or users, or if a transaction may take
-        longer than brokers admit by default.
 
     Attributes
     ----------

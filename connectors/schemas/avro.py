@@ -76,6 +76,8 @@ class Renamed(NamedTuple):
 class AvroSchema:
     r"""A schema by which records are read.
 
+    Raises `BadRecord` if that is no schema, not that of a record, or none that can be read safely.
+
     Parameters
     ----------
     text : str
@@ -85,11 +87,6 @@ class AvroSchema:
     reader : AvroSchema, optional
         The schema whose names fields get, where their own are among its aliases. Of Avro's reader's
         schema that is all: nothing is left out, and no defaults are filled in.
-
-    Raises
-    ------
-    BadRecord
-        If that is no schema, not that of a record, or none that can be read safely.
 
     Examples
     --------

@@ -79,12 +79,8 @@ class SchemaFormat:
     def ready(self, values: Sequence[Any]) -> int:
         """Return how many of the records, from the first on, are ready: readable, or never so.
 
-        Asks for the schemas that are not known yet.
-
-        Raises
-        ------
-        ConnectorError
-            If the place of schemas cannot be used.
+        Asks for the schemas that are not known yet. Raises `ConnectorError` if the place of schemas
+        cannot be used.
         """
         heads = {value[:FRAME_BYTES] for value in values if value is not None}
         if heads <= self._reads.keys():
@@ -166,6 +162,9 @@ class SchemaFormat:
 def open_schemas(encoding: str, place: str, reader_schema: int | None = None) -> SchemaFormat:
     """Return the format of an encoding, "avro" or "protobuf", whose schemas are at a place.
 
+    Raises `BadURL` if there is no such directory, or the reader's schema is none, and `Unavailable`
+    if no registry answers, or a package is missing.
+
     Parameters
     ----------
     encoding : str
@@ -173,13 +172,6 @@ def open_schemas(encoding: str, place: str, reader_schema: int | None = None) ->
         The address of a registry, or a directory.
     reader_schema : int, optional
         The number of the schema of Avro whose names fields get, see `AvroSchema`.
-
-    Raises
-    ------
-    BadURL
-        If there is no such directory, or the reader's schema is none.
-    Unavailable
-        If no registry answers, or a package is missing.
     """
     return format_of(encoding, store_of(encoding, place), reader_schema)
 

@@ -198,16 +198,13 @@ _log = logging.getLogger("streamk.connectors")
 class FramedOutputs(JSONOutputs):
     """Outputs as framed records, whose schema is made of their fields.
 
+    Raises `BadURL` or `Unavailable` as `open_format` does.
+
     Parameters
     ----------
     encoding : "avro", "json-schema" or "protobuf"
     place : str
         The address of a registry, or a directory; see `connectors.formats.open_format`.
-
-    Raises
-    ------
-    BadURL, Unavailable
-        As `open_format` does.
     """
 
     def __init__(self, encoding: str, place: str) -> None:
@@ -223,12 +220,8 @@ class FramedOutputs(JSONOutputs):
     def declare(self, record: RecordType, subject: str) -> None:
         """Make the schema of these outputs, and have it kept under a subject.
 
-        Raises
-        ------
-        Unavailable
-            If no registry answers.
-        ConnectorError
-            If the schema is not taken: it is not compatible with the subject's, say.
+        Raises `Unavailable` if no registry answers, and `ConnectorError` if the schema is not
+        taken: it is not compatible with the subject's, say.
         """
         text = _TEXTS[self._encoding](record)
         try:

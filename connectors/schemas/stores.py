@@ -74,16 +74,13 @@ class SchemaStore(Protocol):
 class SchemaDirectory:
     """Schemas in files that are named by their numbers: ``7.avsc``, ``7.proto``, ``7.json``.
 
+    Raises `BadURL` if there is no such directory.
+
     Parameters
     ----------
     path : Path
     suffix : ".avsc", ".proto" or ".json"
         That of the files. What a .proto file imports is looked for in the same directory.
-
-    Raises
-    ------
-    BadURL
-        If there is no such directory.
     """
 
     def __init__(self, path: Path, suffix: str) -> None:
@@ -204,7 +201,8 @@ class SchemaRegistry:
     A user name and a password for HTTP's basic authentication come from the environment variables
     ``STREAMK_SCHEMAS_USERNAME`` and ``STREAMK_SCHEMAS_PASSWORD``; they are sent to this address
     alone. With https the certificate must be signed by an authority of the system, or of the file
-    that ``SSL_CERT_FILE`` names.
+    that ``SSL_CERT_FILE`` names. Raises `BadURL` if that is no such address, `Unavailable` if
+    nothing answers there, and `ConnectorError` if the registry does not admit this user.
 
     Parameters
     ----------
@@ -212,15 +210,6 @@ class SchemaRegistry:
         ``http://HOST:PORT`` or ``https://HOST``.
     kind : "AVRO", "JSON" or "PROTOBUF"
         The type of the schemas, as the registry calls it.
-
-    Raises
-    ------
-    BadURL
-        If that is no such address.
-    Unavailable
-        If nothing answers there.
-    ConnectorError
-        If the registry does not admit this user.
     """
 
     def __init__(self, address: str, kind: str) -> None:

@@ -123,10 +123,7 @@ class Contest(OwnClasses):
     def begin(self, name: str, learner: Any) -> None:
         """Have another model join as a challenger, which begins with the next event.
 
-        Raises
-        ------
-        InvalidInput
-            If the name is taken or none, or the model cannot be in this contest.
+        Raises `InvalidInput` if the name is taken or none, or the model cannot be in this contest.
         """
         check_kind(learner, f"{name}: {learner!r} cannot be in a contest")
         check_beside(name, learner, self.models, self._classes)
@@ -158,10 +155,7 @@ class Contest(OwnClasses):
     def drop(self, name: str) -> None:
         """Have a challenger leave.
 
-        Raises
-        ------
-        InvalidInput
-            Unless there is a challenger of that name, and another one.
+        Raises `InvalidInput` unless there is a challenger of that name, and another one.
         """
         self._challenger(name)
         if len(self._entries) == 2:
@@ -234,10 +228,8 @@ class Contest(OwnClasses):
     def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
         """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
 
-        Raises
-        ------
-        InvalidInput
-            If events or labels cannot be used, naming the model that refuses them.
+        Raises `InvalidInput` if events or labels cannot be used, naming the model that refuses
+        them.
         """
         events, labels, known = self._checked(X, y)
         found: list[Followed] = []
@@ -327,10 +319,7 @@ class Contest(OwnClasses):
     def promote(self, name: str) -> None:
         """Have a challenger predict from the next event on; the champion becomes a challenger.
 
-        Raises
-        ------
-        InvalidInput
-            Unless there is a challenger of that name.
+        Raises `InvalidInput` unless there is a challenger of that name.
         """
         with self.lock:
             self._challenger(name)
@@ -339,10 +328,7 @@ class Contest(OwnClasses):
     def roll_back(self) -> None:
         """Have the champion before the last promotion predict again.
 
-        Raises
-        ------
-        InvalidInput
-            If there was no promotion, or that model is no longer here.
+        Raises `InvalidInput` if there was no promotion, or that model is no longer here.
         """
         with self.lock:
             name = undone(self.promotions)
@@ -415,6 +401,8 @@ class Contest(OwnClasses):
     ) -> Self:
         """Return the contest whose state this is.
 
+        Raises `StateError` if the state is another learner's or does not fit.
+
         Parameters
         ----------
         state : State
@@ -422,11 +410,6 @@ class Contest(OwnClasses):
             `Learner.placing` of the models, by their names.
         promote_after, window : int, optional
             See above; by default as they were. Tests begin anew where `promote_after` is another.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's or does not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         contest = cls.__new__(cls)

@@ -322,10 +322,7 @@ class Promotion:
 def undone(promotions: Sequence[Promotion]) -> str:
     """Return the champion before the last promotion that was not rolled back.
 
-    Raises
-    ------
-    InvalidInput
-        If there is none.
+    Raises `InvalidInput` if there is none.
 
     Examples
     --------

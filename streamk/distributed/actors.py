@@ -280,12 +280,8 @@ class ActorShards(Actors):
     def ask(self, method: str, each: Sequence[Call]) -> list[Any]:
         """Call a method of all shards at once, as of `streamk.learners.eigenpro.shards.Shards`.
 
-        Raises
-        ------
-        InvalidInput
-            If the actors are dismissed.
-        WorkerLost
-            If an actor dies more often than `max_restarts`.
+        Raises `InvalidInput` if the actors are dismissed, and `WorkerLost` if an actor dies more
+        often than `max_restarts`.
         """
         if not self._workers:
             raise InvalidInput(

@@ -255,7 +255,7 @@ class ShardedLandmarks(Closing):
         """Return the Nyström features ``L^-1 k(landmarks, y)``, whose products are the kernel's.
 
         They need the landmarks alone. A row's features have the same bits in whatever batch it
-        comes.
+        comes. Raises `InvalidInput` if `Y` does not fit or a value is not finite.
 
         Parameters
         ----------
@@ -264,11 +264,6 @@ class ShardedLandmarks(Closing):
         Returns
         -------
         float64 array of shape (m, landmarks)
-
-        Raises
-        ------
-        InvalidInput
-            If `Y` does not fit or a value is not finite.
         """
         rows = KernelMatrix(self.kernel, self.points).new_rows(Y, self.points)
         factor = Factor(rows, len(self), np.dtype(np.float64))
@@ -279,10 +274,7 @@ class ShardedLandmarks(Closing):
     def factor(self, shard: int) -> NDArray[Any]:
         """Fetch one shard's rows of the factor F, (rows, landmarks).
 
-        Raises
-        ------
-        InvalidInput
-            If there is no such shard, or the workers are dismissed.
+        Raises `InvalidInput` if there is no such shard, or the workers are dismissed.
         """
         if not 0 <= shard < len(self._workers):
             raise InvalidInput(f"shard={shard!r} must be from 0 to {len(self._workers) - 1}")

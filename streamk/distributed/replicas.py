@@ -187,10 +187,7 @@ class Outcome:
 def work(task: Task) -> Outcome:
     """Do what a worker is asked to do.
 
-    Raises
-    ------
-    InvalidInput
-        If the events of a shard cannot be used, naming the shard.
+    Raises `InvalidInput` if the events of a shard cannot be used, naming the shard.
     """
     outcome = Outcome()
     common = from_state(task.state, **task.placing)

@@ -349,12 +349,8 @@ class Processes(Closing):
     def answer(self, place: int, message: bytes) -> Message:
         """Return what a process makes of a message; threads may wait for several at once.
 
-        Raises
-        ------
-        WorkerLost
-            If the process and those in its place die more often than `max_restarts`.
-        InvalidInput
-            If the processes are closed.
+        Raises `WorkerLost` if the process and those in its place die more often than
+        `max_restarts`, and `InvalidInput` if the processes are closed.
         """
         while True:
             with self._lock:
@@ -486,12 +482,8 @@ class RayWorkers(Actors):
     def answer(self, place: int, message: bytes) -> bytes:
         """Return what an actor makes of a message; threads may wait for several at once.
 
-        Raises
-        ------
-        WorkerLost
-            If the actor dies more often than `max_restarts`.
-        InvalidInput
-            If the actors are closed.
+        Raises `WorkerLost` if the actor dies more often than `max_restarts`, and `InvalidInput` if
+        the actors are closed.
         """
         if self._is_closed:
             raise InvalidInput("the actors are closed; start others")

@@ -424,6 +424,8 @@ class Sharded(OwnClasses):
     ) -> Self:
         """Return the learner whose state this is.
 
+        Raises `StateError` if the state is another learner's or does not fit.
+
         Parameters
         ----------
         state : State
@@ -431,11 +433,6 @@ class Sharded(OwnClasses):
             `Learner.placing` of the learner.
         workers : Workers, optional
             See above.
-
-        Raises
-        ------
-        StateError
-            If the state is another learner's or does not fit.
         """
         header: Any = state.expect(cls.TYPE).header
         model = cls.__new__(cls)
@@ -484,12 +481,8 @@ class Sharded(OwnClasses):
         """Return the learner of a state, in shards as this one is.
 
         A round that is open goes on where both have the same shards. Else it ends: what the shards
-        have learned is merged, and that begins anew in shards.
-
-        Raises
-        ------
-        StateError
-            If it is no state of such a learner.
+        have learned is merged, and that begins anew in shards. Raises `StateError` if it is no
+        state of such a learner.
 
         Examples
         --------

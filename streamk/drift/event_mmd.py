@@ -198,12 +198,8 @@ class EventMMD:
     def from_state(cls, state: State) -> EventMMD:
         """Return the test whose state this is.
 
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        InvalidInput
-            If an option in it is out of its domain.
+        Raises `StateError` if the state is something else's or its parts do not fit, and
+        `InvalidInput` if an option in it is out of its domain.
         """
         header = state.expect(cls.TYPE).header
         events = cls(most=count(header, "most", _OWNER))

@@ -123,14 +123,11 @@ class RiseTest(ABC):
     def update(self, number: float) -> bool:
         """Take in a number; return whether it is an alarm.
 
+        Raises `InvalidInput` if it is NaN, or none that this test takes.
+
         Parameters
         ----------
         number : float
-
-        Raises
-        ------
-        InvalidInput
-            If it is NaN, or none that this test takes.
         """
         x = self._checked(float(number))
         if self.evidence >= self.run_length:
@@ -178,10 +175,7 @@ class RiseTest(ABC):
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Go on where `to_json` was called, bit for bit.
 
-        Raises
-        ------
-        StateError
-            If the data is not its own.
+        Raises `StateError` if the data is not its own.
         """
         try:
             test = cls(**{name: data[name] for name in cls.OPTIONS})

@@ -115,15 +115,12 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
     def update(self, x: int | float) -> None:
         """Take in one number.
 
+        Raises `InvalidInput` if it is infinite or no number; it is not taken in.
+
         Parameters
         ----------
         x : int, float or bool
             None or NaN is missing.
-
-        Raises
-        ------
-        InvalidInput
-            If it is infinite or no number; it is not taken in.
         """
         if not isinstance(x, _NUMBERS):
             raise InvalidInput(f"update takes a number, not {x!r:.60}; update_one takes an event")
@@ -132,17 +129,14 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
     def update_one(self, x: Mapping[Hashable, Any]) -> None:
         """Take in one event.
 
+        Raises `InvalidInput` if a value is of no use, naming it; the event is not taken in.
+
         Parameters
         ----------
         x : dict
             Its columns may come and go. Texts and missing values are read as by the estimators of
             `streamk.adapters.river`; which of them are columns is settled by the first 64 events,
             see `streamk.drift.EventMMD`.
-
-        Raises
-        ------
-        InvalidInput
-            If a value is of no use, naming it; the event is not taken in.
         """
         cells = read_fields(x, alone)
         with self._turns.lock:

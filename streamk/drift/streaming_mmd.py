@@ -218,7 +218,9 @@ class StreamingMMD:
     def update(self, X: ArrayLike) -> NDArray[np.int64]:
         """Take in events in their order.
 
-        However a stream is divided into calls, what is found is the same, bit for bit.
+        However a stream is divided into calls, what is found is the same, bit for bit. Raises
+        `InvalidInput` if the shape is not (n, d), or a value is infinite or beyond 1e150. No row is
+        taken in.
 
         Parameters
         ----------
@@ -229,11 +231,6 @@ class StreamingMMD:
         -------
         int64 array
             Numbers of the rows that were alarms, ascending; the row after one begins a new run.
-
-        Raises
-        ------
-        InvalidInput
-            If the shape is not (n, d), or a value is infinite or beyond 1e150. No row is taken in.
         """
         events = check_events(X, np.dtype(np.float64), self._columns, missing=True)
         found, start = [], 0
@@ -273,10 +270,7 @@ class StreamingMMD:
     def begin(self, columns: int | Sequence[Column]) -> None:
         """Begin a new run, of these columns, with the next event.
 
-        Raises
-        ------
-        InvalidInput
-            As the class.
+        Raises `InvalidInput` as the class.
         """
         self._name_columns(_names(columns))
         self._restart()
@@ -324,14 +318,11 @@ class StreamingMMD:
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns that were zero in all events so far; they are scaled as zeros and ones.
 
+        Raises `InvalidInput` if one of them is there already, or is no name.
+
         Parameters
         ----------
         names : sequence of str or int
-
-        Raises
-        ------
-        InvalidInput
-            If one of them is there already, or is no name.
         """
         self._name_columns([*self._columns, *names])
         self._rows = np.pad(self._rows, ((0, 0), (0, len(names))))
@@ -475,12 +466,8 @@ class StreamingMMD:
     def from_state(cls, state: State) -> StreamingMMD:
         """Return the test whose state this is.
 
-        Raises
-        ------
-        StateError
-            If the state is something else's or its parts do not fit.
-        InvalidInput
-            If an option in it is out of its domain.
+        Raises `StateError` if the state is something else's or its parts do not fit, and
+        `InvalidInput` if an option in it is out of its domain.
         """
         header = state.expect(cls.TYPE).header
         columns = listed(header, "columns", _OWNER)

@@ -61,15 +61,13 @@ class StoreUnavailable(OSError):
 class ObjectPath:
     """An object, or all those whose names begin with the same address and a slash.
 
+    Raises `InvalidInput` if it is no such address, holds a password, or needs a package that is
+    missing.
+
     Parameters
     ----------
     address : str
         ``s3://bucket/job``, or another protocol of fsspec.
-
-    Raises
-    ------
-    InvalidInput
-        If it is no such address, holds a password, or needs a package that is missing.
     """
 
     __slots__ = ("_address", "_key", "_store")
@@ -133,11 +131,7 @@ class ObjectPath:
     def read(self, most: int | None = None) -> bytes:
         """Return an object, or its first bytes, as many as `most`.
 
-        Raises
-        ------
-        FileNotFoundError
-            If there is none.
-        StoreUnavailable
+        Raises `FileNotFoundError` if there is none, and `StoreUnavailable`.
         """
         part = {} if most is None else {"start": 0, "end": most}
         with self._asking():
@@ -151,11 +145,7 @@ class ObjectPath:
     def create(self, data: bytes) -> None:
         """Write an object where there is none of this name.
 
-        Raises
-        ------
-        FileExistsError
-            If there is one.
-        OSError
+        Raises `FileExistsError` if there is one, and `OSError`.
         """
         with self._asking():
             self._store.pipe_file(self._key, data, mode="create")
@@ -288,10 +278,8 @@ class ObjectStore(Store):
     def own(self) -> bool:
         """Take the next number; False if it was taken since `find`.
 
-        Raises
-        ------
-        EngineError
-            If the store cannot be written, or lets several processes create one object.
+        Raises `EngineError` if the store cannot be written, or lets several processes create one
+        object.
         """
         number = self._last + 1
         entry = sealed({**self._entry(number), "kind": _START}, self.key)
@@ -316,12 +304,7 @@ class ObjectStore(Store):
     def noted(self) -> list[IdleAdvance]:
         """Return what was noted since the current epoch, after later ones too.
 
-        Raises
-        ------
-        StateError
-            If that is damaged.
-        OSError
-            If the store is away.
+        Raises `StateError` if that is damaged, and `OSError` if the store is away.
         """
         passes: list[IdleAdvance] = []
         for number in epochs(self.path):
@@ -341,12 +324,8 @@ class ObjectStore(Store):
     def note(self, passes: Iterable[IdleAdvance]) -> None:
         """Note what was decided since the current epoch; it is in the store when this returns.
 
-        Raises
-        ------
-        EngineError
-            If it cannot be written.
-        Fenced
-            If another job has begun to write.
+        Raises `EngineError` if it cannot be written, and `Fenced` if another job has begun to
+        write.
         """
         with writing(self.path):
             self._check_last()
