@@ -35,21 +35,8 @@ def change_champion(
     `InvalidInput` if there is no checkpoint, one has no challengers, or `change` raises it. Nothing
     is written then, and `EngineError` if the job is running, was killed and has to be started once
     more first, or a checkpoint cannot be written, and `StateError` if a checkpoint is damaged, or
-    not signed with the key, and `OSError` if an object store is away.
-
-    Parameters
-    ----------
-    directory : Location
-        The one given to the engine.
-    change : function of a Contest
-        Changes its champion.
-    key : Key, optional
-        What checkpoints are signed with.
-
-    Returns
-    -------
-    list of (Location, Contest)
-        Where the checkpoints lie, and what they hold.
+    not signed with the key, and `OSError` if an object store is away. Returns where the checkpoints
+    lie, and what they hold.
     """
     with ExitStack() as stack:
         changed: list[tuple[Store, Checkpoint, Contest]] = []

@@ -103,14 +103,7 @@ def check_beside(
 ) -> None:
     """Raise InvalidInput unless a learner can be a model of that name beside others.
 
-    Parameters
-    ----------
-    name : str
-    learner : Learner
-    models : mapping of str to Learner
-        The others.
-    classes : collection of labels
-        The labels that these have met.
+    `classes` are the labels that the others have met.
     """
     check_name(name)
     if name in models:
@@ -149,16 +142,9 @@ class EventScores(NamedTuple):
 def scored(
     found: Prequential, classes: tuple[Label, ...], y: list[Any], known: NDArray[np.bool_]
 ) -> EventScores:
-    """Return the scores of predictions of n events.
+    """Return the scores of predictions of n events, with probabilities of these classes.
 
-    Parameters
-    ----------
-    found : Prequential
-    classes : tuple of labels
-        Those that its probabilities are of.
-    y : list of n labels or None
-    known : bool array of shape (n,)
-        Whether a label is not None.
+    `known` tells which of the n labels in `y` are not None.
     """
     answers, P = found
     there = known if P is None else known & np.array([one is not None for one in answers], bool)

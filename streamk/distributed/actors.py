@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -52,15 +52,12 @@ def import_ray() -> Any:
     return ray
 
 
-class Closing:
+class Closing(contextlib.AbstractContextManager):  # type: ignore[type-arg]
     """Base of the classes whose objects are closed at the end of a ``with`` statement."""
 
     def close(self) -> None:
         """Free what is held."""
         raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
@@ -70,7 +67,8 @@ class Actors(Closing):
     """One actor for each shard of some work.
 
     One that dies is replaced by another, anywhere in the cluster, which `_restore` tells all that
-    the last one knew. Raises `InvalidInput` if there are as many options as neither one nor the
+    the last one knew; so often, before it answers again, as `max_restarts` says. `restarts` counts
+    the replaced ones. Raises `InvalidInput` if there are as many options as neither one nor the
     shards, and `BackendUnavailable` if Ray is not installed.
 
     Parameters
@@ -81,13 +79,6 @@ class Actors(Closing):
         Of the constructor, for each shard.
     options : mapping, or sequence of one for each shard
         Ray's options of the actors.
-    max_restarts : int
-        Times that the actor of one shard is replaced before it answers again.
-
-    Attributes
-    ----------
-    restarts : int
-        Workers that were replaced so far.
     """
 
     def __init__(
@@ -122,21 +113,14 @@ class Actors(Closing):
         return not self._is_closed
 
     def ask(self, method: str, each: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of all workers at once, each with its arguments.
-
-        Raises `WorkerLost` if a worker dies more often than `max_restarts`.
-        """
+        """Call a method of all workers at once, each with its arguments. Raises `WorkerLost`."""
         pairs = zip(self._workers, each, strict=True)
         refs = [getattr(worker, method).remote(*call) for worker, call in pairs]
         return [self._get(s, ref, method, each[s]) for s, ref in enumerate(refs)]
 
     def ask_one(self, s: int, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Call a method of one worker.
-
-        Raises `WorkerLost` if the worker dies more often than `max_restarts`.
-        """
-        ref = getattr(self._workers[s], method).remote(*arguments)
-        return self._get(s, ref, method, arguments)
+        """Call a method of one worker. Raises `WorkerLost`."""
+        return self._get(s, getattr(self._workers[s], method).remote(*arguments), method, arguments)
 
     def close(self) -> None:
         """Dismiss the workers and free what they hold; calls that wait for them end with errors."""

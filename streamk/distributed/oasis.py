@@ -60,14 +60,8 @@ def read(shard: Shard) -> Numbers:
 class LandmarkFactor:
     """Landmarks and their rows of the factor: what it takes to find the row of any other point.
 
-    A row has the bits that it has anywhere else, see `streamk.landmarks.selection.Factor`.
-
-    Parameters
-    ----------
-    capacity, columns : int
-        Most landmarks, and the numbers of each.
-    dtype : float32 or float64
-        Of the factor.
+    A row has the bits that it has anywhere else, see `streamk.landmarks.selection.Factor`. There
+    may be `capacity` landmarks of so many columns.
     """
 
     def __init__(self, kernel: Kernel, capacity: int, columns: int, dtype: np.dtype[Any]) -> None:
@@ -145,22 +139,11 @@ class Worker:
     def extend(
         self, points: Numbers, rows: list[int | None], count: int
     ) -> list[tuple[float, int]]:
-        """Append landmarks, and name the rows that could come next.
+        """Append landmarks (b, d), perhaps none, and name the rows that could come next.
 
-        Parameters
-        ----------
-        points : array of shape (b, d)
-            May have no rows.
-        rows : list of int or None
-            Which rows of this shard they are.
-        count : int
-            Rows to name at most.
-
-        Returns
-        -------
-        list of (Schur complement, row), the largest first
-            Of several each is what is left of it after those before. Empty where all rows are
-            landmarks already.
+        `rows` tells which of this shard's the landmarks are. Returns complements and rows, so many
+        at most, the largest first: of each what is left of it after those before. None are there
+        where all rows are landmarks already.
         """
         factor = self._known.factor(points)
         for place, (point, row) in enumerate(zip(points, rows, strict=True)):
@@ -381,15 +364,7 @@ def oasis_parallel(
     if isinstance(shards, str | np.ndarray) or not len(shards):
         raise InvalidInput("shards must be a list of at least one shard, such as [X] for one array")
     run = OasisRun(
-        shards,
-        kernel,
-        max_landmarks=max_landmarks,
-        tol=tol,
-        block_size=block_size,
-        dtype=real,
-        threads=threads,
-        max_restarts=max_restarts,
-        options=options,
+        shards, kernel, max_landmarks, tol, block_size, real, threads, max_restarts, options
     )
     try:
         run.start(n_init, seed)
@@ -412,7 +387,6 @@ class OasisRun(Actors):
         self,
         shards: Sequence[Shard],
         kernel: Kernel,
-        *,
         max_landmarks: int,
         tol: float,
         block_size: int,

@@ -70,18 +70,9 @@ def reduced(
 ) -> _Part | None:
     """Return what the shards of a subtree come to.
 
-    It depends on the tree alone, not on which parts of it are known already. A shard that gives
-    nothing is left out: the other half of its subtree stands for both.
-
-    Parameters
-    ----------
-    span : (int, int)
-    known : callable
-        Takes a subtree and returns what it comes to, where that is known, else None.
-    leaf : callable
-        Takes the number of a shard and returns its part, None where it gives nothing.
-    join : callable
-        Takes the parts of two halves, the first one first.
+    It depends on the tree alone, not on which parts of it are `known` already. A `leaf`, a shard,
+    that gives None is left out: the other half of its subtree stands for both. `join` takes the
+    parts of two halves, the first one first.
 
     Examples
     --------
@@ -222,14 +213,8 @@ def work(task: Task) -> Outcome:
 def merging(n_events: int, common: Callable[[], Any]) -> Callable[[Any, Any], Any]:
     """Return a function that merges two learners which began as a common one into the first.
 
-    It merges by `streamk.learners.Learner.merge_replica`.
-
-    Parameters
-    ----------
-    n_events : int
-        Those that the common one had learned.
-    common : callable
-        Returns the common one, which is not asked for where its number of events is enough.
+    It merges by `streamk.learners.Learner.merge_replica`, which may ask for the `common` one, that
+    had learned `n_events`.
     """
 
     def merged(one: Any, two: Any) -> Any:

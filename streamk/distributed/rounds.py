@@ -204,14 +204,7 @@ class MessageWorkers(Protocol):
 
 
 class TaskDivision(Closing):
-    """Workers that do a task together, each for some of its shards.
-
-    Parameters
-    ----------
-    workers : MessageWorkers
-        Such as `streamk.distributed.Processes` or `streamk.distributed.RayWorkers`; they are closed
-        with this object.
-    """
+    """Workers that do a task together, each for some of its shards; they are closed with it."""
 
     def __init__(self, workers: MessageWorkers) -> None:
         self._workers = workers
@@ -225,10 +218,8 @@ class TaskDivision(Closing):
     def begin(self, task: Task) -> Callable[[], Outcome]:
         """Have the workers begin a task, after those that were begun before.
 
-        Returns
-        -------
-        callable
-            It waits for the task and returns what `streamk.distributed.replicas.work` does.
+        What is returned waits for the task, and returns what `streamk.distributed.replicas.work`
+        does.
 
         Raises
         ------

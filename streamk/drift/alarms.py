@@ -216,14 +216,9 @@ class CovariateWatch:
         return block * _BLOCK + int(self._draws.take(block, 1)[0, 0] * _BLOCK)
 
     def update(self, n: int, read: Callable[[int], Cells]) -> list[tuple[int, Signal]]:
-        """Take in events in their order; return the rows at which alarms were found, ascending.
+        """Take in n events in their order; return the rows at which alarms were found, ascending.
 
-        Parameters
-        ----------
-        n : int
-            How many.
-        read : function
-            From a row to the columns of the event, see `streamk.encoding.alone`.
+        `read` gives the columns of the event of a row, see `streamk.encoding.alone`.
         """
         first = self._seen
         self._seen += n
@@ -358,18 +353,9 @@ class Alarms:
     ) -> None:
         """Take in a batch, and write the alarms in it.
 
-        Parameters
-        ----------
-        first : int
-            Events of the job up to the first of the batch, that one included.
-        classes : sequence of labels
-            Those of the probabilities.
-        predicted : int64 array (n,) and Prequential
-            Rows of the events that were predicted.
-        scored : Scored
-            Those whose labels came in this batch.
-        alone : LoneReader
-            Reads the columns of the events that were predicted.
+        `first` is the number of its first event in the job, from 1 on; `classes` are those of the
+        probabilities, `predicted` has the rows (n,) of events that were predicted, `scored` those
+        whose labels came in this batch, and `alone` reads the columns of the former.
         """
         rows, said = predicted
         columns = self._columns.update(len(rows), lambda i: alone.one(batch.values[int(rows[i])]))

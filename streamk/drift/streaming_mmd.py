@@ -340,12 +340,8 @@ class StreamingMMD:
     def _take(self, X: Events, draws: NDArray[np.float64], threshold: float) -> int:
         """Take in the first one or more of some events; return how many.
 
-        Parameters
-        ----------
-        draws : float64 array of shape (n, 3)
-            Numbers drawn for them, see `streamk.backends.two_sample`.
-        threshold : float
-            Wealth that ends the run.
+        `draws` (n, 3) are drawn for them, see `streamk.backends.two_sample`; a wealth of
+        `threshold` ends the run.
         """
         if self._scale is None:
             n = min(len(X), WARM_UP - self._n)
@@ -520,12 +516,7 @@ class FirstScale:
     """Median and spread of each column in the first events, and the events' distance.
 
     They are those of `streamk.scaling.quantiles.RunningQuantiles`, and stay: a test that is to be
-    exact may not scale an event by later ones.
-
-    Parameters
-    ----------
-    rows : float64 array of shape (n, d)
-        The first events; NaN is missing.
+    exact may not scale an event by later ones. In the first events (n, d) NaN is missing.
 
     Attributes
     ----------

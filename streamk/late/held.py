@@ -80,18 +80,10 @@ def unpacked(arrays: dict[str, NDArray[Any]], where: str) -> HeldRecords:
 class HeldEvents:
     """Events in slots, which are given and freed by whoever holds them.
 
-    Slots are numbers from 0 on, as low as may be. One that is freed is given again only after
-    `settle`, since what is in it may still be read until then.
-
-    Parameters
-    ----------
-    blank : float
-        The value of a column that has come after the event: 0, or NaN where it is missing then.
-
-    Attributes
-    ----------
-    events : array of shape (slots,)
-        See `record_type`.
+    Slots are numbers from 0 on, as low as may be, of the array `events`, see `record_type`. One
+    that is freed is given again only after `settle`, since what is in it may still be read until
+    then. A column that has come after the event has the value `blank`: 0, or NaN where it is
+    missing then.
 
     Examples
     --------
@@ -165,13 +157,7 @@ class HeldEvents:
         thresholds: Floats | float,
         slices: Floats | float,
     ) -> None:
-        """Put n events into slots.
-
-        Parameters
-        ----------
-        X : float64 array of shape (n, d)
-            Of each event only the first `width` columns count.
-        """
+        """Put n events X (n, d) into slots; of each only the first `width` columns count."""
         P = np.zeros((len(X), 0)) if P is None else P
         self._make_room(max(slots) + 1, X.shape[1], P.shape[1])
         made = self._blanks(len(X), self.events.dtype)

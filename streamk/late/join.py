@@ -108,16 +108,8 @@ class WaitingQueue:
     ) -> tuple[list[tuple[str, Entry]], bool]:
         """Remove and return the oldest whose clocks are lower, so many at most.
 
-        Parameters
-        ----------
-        recall : bool, default False
-            They are to have slots.
-
-        Returns
-        -------
-        list of (str, entry)
-        bool
-            Whether some were given slots that `look_up` had not given them.
+        With `recall` they are to have slots. The second of what is returned tells whether some were
+        given slots that `look_up` had not given them.
         """
         if rows := self._log.due(before, most):
             missing = [one for one in rows if recall and one.key not in self._found]
@@ -133,12 +125,8 @@ class WaitingQueue:
     def look_up(self, keys: Sequence[str], due: tuple[int, int] | None = None) -> None:
         """Find the keys of a batch on the disk, and have their events in slots until `seal`.
 
-        Raises `StateError` if a file is damaged.
-
-        Parameters
-        ----------
-        due : (int, int), optional
-            A clock, and how many of the oldest before it are to be found too.
+        `due` is a clock, and how many of the oldest before it are to be found too. Raises
+        `StateError` if a file is damaged.
         """
         if not len(self._log):
             return
@@ -201,16 +189,10 @@ class WaitingQueue:
         check: Callable[[HeldRecords], None],
         slots: Iterator[int],
     ) -> None:
-        """Go on with what `arrays` and `files` gave.
+        """Go on with what `arrays` and `files` gave; `slots` gives those of entries that have one.
 
-        Raises `StateError`, `ValueError`, `msgspec.MsgspecError` if it is not its own.
-
-        Parameters
-        ----------
-        check : function
-            Checks events, see `check_held`.
-        slots : iterator of int
-            Gives the slots of those that have one.
+        Raises `StateError`, `ValueError`, `msgspec.MsgspecError` if it is not its own, and what
+        `check` raises, see `check_held`.
         """
         if young.dtype != np.uint8 or young.ndim != 1:
             raise ValueError(f"an array of {young.dtype} is no JSON")
@@ -312,12 +294,7 @@ class Join:
     def begin(self, keys: Sequence[str], last: int) -> None:
         """Find on the disk what a batch needs: that of its keys, and what is over at its end.
 
-        Raises `StateError` if a file is damaged.
-
-        Parameters
-        ----------
-        last : int
-            The highest clock.
+        `last` is the highest clock. Raises `StateError` if a file is damaged.
         """
         due = None
         if self._timeout is not None and self._default is not None:
@@ -352,13 +329,15 @@ class Join:
             self._held.add(key, (slot, clock))
             return [Predict(slot)]
         self.fates.early += 1
-        return [Predict(slot), self._answer(key, slot, found[1], clock)]
+        self.fates.joined += 1
+        return [Predict(slot), self._learn(key, slot, found[1], clock)]
 
     def label(self, key: str, label: Label, clock: int) -> list[Step]:
         """Take a label, after what is `due`; returns what is to be done now."""
         held = self._held.pop(key)
         if held is not None:
-            return [self._answer(key, held[0], label, clock)]
+            self.fates.joined += 1
+            return [self._learn(key, held[0], label, clock)]
         over = self._over.get(key)
         known = over[1:] if over is not None else self._early.get(key)
         if over is not None and not over[1]:
@@ -378,10 +357,6 @@ class Join:
                 self.fates.unmatched += 1
             self._early.add(key, (-1, label, clock))
         return []
-
-    def _answer(self, key: str, slot: int, label: Label, clock: int) -> Learn:
-        self.fates.joined += 1
-        return self._learn(key, slot, label, clock)
 
     def _learn(self, key: str, slot: int, label: Label, clock: int) -> Learn:
         """Have an event learned, and its key over."""
@@ -470,17 +445,8 @@ class Join:
     ) -> int:
         """Go on where `to_json`, `files` and `arrays` were called.
 
-        Raises `StateError` if the data is not its own.
-
-        Parameters
-        ----------
-        check : function
-            Checks events, see `check_held`.
-
-        Returns
-        -------
-        int
-            How many events are in memory, in slots from 0 on.
+        Returns how many events are in memory, in slots from 0 on. Raises `StateError` if the data
+        is not its own, or as `check` does, see `check_held`.
         """
         try:
             self.fates = Fates(**{name: int(n) for name, n in counts.items()})

@@ -53,14 +53,9 @@ def hashes_of(keys: Sequence[str]) -> Hashes:
 class KeyIndex:
     """Rows by the hashes of their keys, in sorted runs, each more than twice as long as the next.
 
-    Rows that are there no more are left out when two runs become one: 16 bytes a row, and as many
-    for each of those, where a dict takes 200. Two keys may have one hash, so what is found is a
-    candidate.
-
-    Parameters
-    ----------
-    alive : function
-        Of int64 rows (n,), tells which of them are still there.
+    Rows that are there no more, as `alive` tells of rows (n,), are left out when two runs become
+    one: 16 bytes a row, and as many for each of those, where a dict takes 200. Two keys may have
+    one hash, so what is found is a candidate.
 
     Examples
     --------
@@ -113,14 +108,7 @@ _DECLARED = (
 class Segment:
     """Rows of a file, and which of them still wait; `written` and `opened` make one.
 
-    Raises `StateError` if the data is not that of a segment.
-
-    Parameters
-    ----------
-    name : str
-        Of the file.
-    data : bytes
-        What it holds; it is not kept.
+    The data that the file holds is not kept. Raises `StateError` if it is not that of a segment.
 
     Attributes
     ----------
@@ -266,13 +254,7 @@ class Found(NamedTuple):
 
 
 class SegmentLog:
-    """Segments, the oldest first.
-
-    Parameters
-    ----------
-    kind : type
-        Of an entry, a tuple of JSON.
-    """
+    """Segments, the oldest first, whose entries are of one kind of tuple of JSON."""
 
     def __init__(self, files: SegmentFiles, kind: Any) -> None:
         self._files, self._decoder = files, msgspec.json.Decoder(kind)
@@ -426,12 +408,8 @@ class SegmentLog:
     ) -> None:
         """Go on with the files and rows that `names` and `live` gave.
 
-        Raises `StateError` if a file is missing or damaged, or does not fit.
-
-        Parameters
-        ----------
-        check : function, optional
-            Checks the events of a segment. By default there must be none.
+        Without a `check` of events there must be none. Raises `StateError` if a file is missing or
+        damaged, or does not fit.
         """
         bits = np.unpackbits(live) if live.dtype == np.uint8 and live.ndim == 1 else live[:0]
         for name in names:

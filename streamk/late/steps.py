@@ -72,17 +72,8 @@ class HoldingModel:
     def predict_and_learn(self, X: Floats, y: list[Any], numbers: list[int]) -> Prequential:
         """Predict the events X (n, d) and learn those with a label in y (n,), in their order.
 
-        Parameters
-        ----------
-        y : list of n labels
-            None of those that are predicted.
-        numbers : list of n int
-            -1 of those that are not held.
-
-        Returns
-        -------
-        Prequential
-            What is in the places of events that were learned is nobody's.
+        Events that are not held have the number -1. In what is returned nothing is said in the
+        places of events that were learned.
         """
         model = self.model
         if model.columns is None:  # so that there is nothing to learn
@@ -302,18 +293,10 @@ class BatchSteps:
     ) -> None:
         """Give regions and learn labels for them, run by run in the order of the call.
 
-        The model goes by no region, so that all its steps come first.
-
-        Parameters
-        ----------
-        found : Prequential
-            Of all places of the call.
-        learned : Prequential
-            Earlier predictions of the events to learn, in their order.
-        thresholds : float64 array
-            By the places; those of events to predict are written.
-        details : list of dict
-            Of the events to predict, where they are wanted.
+        The model goes by no region, so that all its steps come first. `found` is of all places of
+        the call, `learned` has earlier predictions of the events to learn, in their order, and
+        `details` those of events to predict, where they are wanted. `thresholds` are by the places;
+        those of events to predict are written.
         """
         given, classes = self._work.regions, self._work.model.classes
         self._scored.append(learned)

@@ -49,15 +49,9 @@ class RefusedEvents(InvalidInput):
 def split(body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
     """Return the events of a request's body, and whether they are a list.
 
-    Raises `InvalidInput` if the body is neither, and `RefusedEvents` if some events of an array are
-    no JSON.
-
-    Parameters
-    ----------
-    body : bytes
-        JSON: an object, which is one event, or an array of objects.
-    each : type, default Any
-        Of the events: ``msgspec.Raw`` for their bytes as they stand there.
+    The body is JSON: an object, which is one event, or an array of objects; ``msgspec.Raw`` is
+    their type for their bytes as they stand there. Raises `InvalidInput` if it is neither, and
+    `RefusedEvents` if some events of an array are no JSON.
 
     Examples
     --------
@@ -123,15 +117,8 @@ class Answers:
 
         Fields that the model does not have are named, too, and with the first event that has one
         the nearest of those that it has. Raises `RefusedEvents` if some cannot be used, or have
-        fields and none that the model has. Then none is predicted, and `InvalidInput` if the model
+        fields and none that the model has (then none is predicted), and `InvalidInput` if the model
         has no such details.
-
-        Parameters
-        ----------
-        events : sequence of dict
-            Objects of JSON.
-        details : Details, optional
-            The intervals and reasons that are wanted.
         """
         reading, X = self._decoded(events)
         learner, schema, known = reading.learner, reading.schema, reading.known

@@ -9,12 +9,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
-from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -112,17 +111,7 @@ _ERROR = {
 
 
 def description(body: int, events: int, with_token: bool, learns: bool) -> dict[str, Any]:
-    """Return the description.
-
-    Parameters
-    ----------
-    body, events : int
-        Bytes and events that a request may have.
-    with_token : bool
-        Whether a token is asked for.
-    learns : bool
-        Whether events may be posted to be learned.
-    """
+    """Return the description, with the bytes and events that a request may have."""
     one, many = _ref("Prediction"), {"type": "array", "items": _ref("Prediction")}
     predict = {
         "summary": "Predict one event, or several",
@@ -215,15 +204,10 @@ _ENCODINGS = ("json", "dict")
 
 
 class Intake:
-    """Adds events with labels to a log. May be used by several threads.
+    """Adds events with labels to a log, checked by the columns and label of a model.
 
-    Raises `InvalidInput` if the job of the model could not learn them: its events are no plain
-    JSON, or its labels come from a source of their own.
-
-    Parameters
-    ----------
-    model : TrainedModel
-        By whose columns and label the events are checked.
+    May be used by several threads. Raises `InvalidInput` if the job of the model could not learn
+    them: its events are no plain JSON, or its labels come from a source of their own.
     """
 
     def __init__(self, model: TrainedModel, log: EventLog) -> None:
@@ -290,7 +274,8 @@ class ServerWatch(Requests):
         super().__init__()
         self._model, self._answers = model, answers
         self._predicted = self.of(Counter, "events_predicted", "Events predicted.")
-        self._taken = self.of(Counter, "events_taken", "Events posted to be learned, and taken.")
+        about = "Events posted to be learned, and taken."
+        self.taken = self.of(Counter, "events_taken", about).inc
         self._durations = Histogram(
             "streamk_predict_seconds",
             "Time from the body of a request to its answer.",
@@ -298,7 +283,7 @@ class ServerWatch(Requests):
             registry=self.registry,
         )
         about = "Times that a newer checkpoint could not be read."
-        self._failures = self.of(Counter, "refresh_failures", about)
+        self.failed = self.of(Counter, "refresh_failures", about).inc
         epoch = self.of(Gauge, "model_epoch", "Number of the checkpoint.")
         epoch.set_function(lambda: model.epoch)
         events = self.of(Gauge, "model_events", "Events the model has learned.")
@@ -320,14 +305,6 @@ class ServerWatch(Requests):
         self._durations.observe(seconds)
         self._events += events
         self._seconds.append(seconds)
-
-    def taken(self, events: int) -> None:
-        """Count events that were posted to be learned."""
-        self._taken.inc(events)
-
-    def failed(self) -> None:
-        """Count a checkpoint that could not be read."""
-        self._failures.inc()
 
     def text(self) -> bytes:
         """Return all figures as Prometheus reads them."""
@@ -390,25 +367,12 @@ _FEW = 32
 """Events that are predicted at once; more are by another thread, beside other requests."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Bounds of a request's size.
-
-    Parameters
-    ----------
-    body : int, default 2^20
-        Bytes.
-    """
-
-    body: int = 1 << 20
-    events: int = 1000
-
-
 def application(
     model: TrainedModel,
     *,
     token: str | None = None,
-    limits: Limits | None = None,
+    max_body: int = 1 << 20,
+    max_events: int = 1000,
     refresh: float = 1.0,
     max_age: float | None = None,
     log: EventLog | None = None,
@@ -419,6 +383,8 @@ def application(
     ----------
     token : str, optional
         All but ``/healthz`` and ``/readyz`` take ``Authorization: Bearer`` with it.
+    max_body, max_events : int, default 2^20 and 1000
+        Bytes and events of a request.
     refresh : float, default 1.0
         Seconds between two looks for a newer checkpoint.
     max_age : float, optional
@@ -426,14 +392,18 @@ def application(
     log : EventLog, optional
         Takes the events that are posted to ``/learn``; without it there is no such path.
     """
-    limits = Limits() if limits is None else limits
-    server = _Server(model, limits, refresh, max_age, log, with_token=token is not None)
+    server = _Server(model, max_body, max_events, refresh, max_age, log)
     guard = Guard(token, server.watch.answered)
+    about = description(max_body, max_events, with_token=token is not None, learns=log is not None)
+
+    async def openapi(_: Request) -> Response:
+        return as_json(about)
+
     routes = [
-        *page_routes(server.watch.history, guard, server.metrics, server.readyz),
+        *page_routes(server.watch.history, guard, server.watch, server.readyz),
         Route("/predict", guard.of(server.predict), methods=["POST"]),
         Route("/model", guard.of(server.model), methods=["GET"]),
-        Route("/openapi.json", guard.of(server.openapi), methods=["GET"]),
+        Route("/openapi.json", guard.of(openapi), methods=["GET"]),
     ]
     if log is not None:
         routes.append(Route("/learn", guard.of(server.learn), methods=["POST"]))
@@ -444,14 +414,13 @@ class _Server:
     def __init__(
         self,
         model: TrainedModel,
-        limits: Limits,
+        max_body: int,
+        max_events: int,
         refresh: float,
         max_age: float | None,
         log: EventLog | None,
-        *,
-        with_token: bool,
     ) -> None:
-        self._model, self._limits, self._with_token = model, limits, with_token
+        self._model, self._max_body, self._max_events = model, max_body, max_events
         self._refresh, self._max_age = refresh, max_age
         self._answers = Answers(model)
         self.watch = ServerWatch(model, self._answers)
@@ -495,14 +464,14 @@ class _Server:
     def _events(self, body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
         """Return the events of a body, and whether they are a list."""
         events, several = split(body, each)
-        if len(events) > self._limits.events:
+        if len(events) > self._max_events:
             raise HTTPException(
-                413, f"{len(events)} events in a request, at most {self._limits.events} are taken"
+                413, f"{len(events)} events in a request, at most {self._max_events} are taken"
             )
         return events, several
 
     async def _body(self, request: Request) -> bytes:
-        most, found = self._limits.body, bytearray()
+        most, found = self._max_body, bytearray()
         async for chunk in request.stream():
             found += chunk
             if len(found) > most:
@@ -527,18 +496,6 @@ class _Server:
             "version": __version__,
         }
         return as_json(about)
-
-    async def metrics(self, _: Request) -> Response:
-        """Return figures for Prometheus."""
-        return Response(self.watch.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def openapi(self, _: Request) -> Response:
-        """Describe the paths."""
-        return as_json(
-            description(
-                self._limits.body, self._limits.events, self._with_token, self._intake is not None
-            )
-        )
 
     async def readyz(self, _: Request) -> Response:
         """Tell whether there is anything to predict from, and new enough."""

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UsageError("CHECKPOINT is needed: streamk serve state")
     needed()
     from streamk.learners.warming import preparing
-    from streamk.serving.application import Limits, application
+    from streamk.serving.application import application
     from streamk.serving.server import DEFAULT, Server, address, listening, token_for
     from streamk.trained import load
 
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         app = application(
             model,
             token=token,
-            limits=Limits(options.get("max_body", 1 << 20), options.get("max_events", 1000)),
+            **{name: options[name] for name in ("max_body", "max_events") if name in options},
             refresh=options.get("refresh", 1.0),
             max_age=options.get("max_age"),
             log=log,

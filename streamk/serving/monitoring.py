@@ -61,13 +61,7 @@ _GAUGES = {
 
 
 class JobMonitoring(Requests):
-    """The last point of a job, and counts of requests.
-
-    Parameters
-    ----------
-    last : function
-        Returns the point, or None where there is none yet.
-    """
+    """The last point of a job, which `last` returns if there is one, and counts of requests."""
 
     def __init__(self, last: Callable[[], Mapping[str, Any] | None]) -> None:
         super().__init__()

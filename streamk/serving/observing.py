@@ -177,18 +177,10 @@ class Observer:
     def explain(
         self, model: Learner, schema: Schema, X: NDArray[np.float64], event: Callable[[], Event]
     ) -> Explanation | None:
-        """Explain what a model predicts for the first of events; None where it is not time yet.
+        """Explain what a model predicts for the first of events (n, d); None if it is not time.
 
-        Parameters
-        ----------
-        model : Learner
-            As it is when it predicts the event. It is so afterwards.
-        schema : Schema
-            Of the columns.
-        X : float64 array of shape (n, d)
-            May have columns that the model has not yet, behind its own.
-        event : callable
-            Gives the values of the fields of the first, see `streamk.learners.explaining`.
+        The model is as it was afterwards. The events may have columns that it has not yet, behind
+        its own. `event` gives the fields of the first, see `streamk.learners.explaining`.
         """
         columns = model.columns
         if not (self.due and len(X) and columns and model.n_events):
@@ -209,16 +201,10 @@ class Observer:
         row: Mapping[str, Any] | None = None,
         held: int | None = None,
     ) -> None:
-        """Take a prediction that was explained.
+        """Take a prediction that was explained; without a row the means alone follow.
 
-        Parameters
-        ----------
-        explanation : Explanation
-        row : mapping, optional
-            What is to be shown of it: "prediction" and perhaps "probabilities", "interval",
-            "prediction_set", "label" and where it stands. Without it the means alone follow.
-        held : int, optional
-            The number of an event whose label comes later, see `label`.
+        `row` has "prediction" and perhaps "probabilities", "interval", "prediction_set", "label"
+        and where it stands; `held` is the number of an event whose label comes later, see `label`.
         """
         sizes = {name: abs(effect) for name, _, effect in explanation.effects}
         with self._lock:
@@ -247,18 +233,9 @@ class Observer:
         value: str | None,
         held: int | None = None,
     ) -> None:
-        """Take a prediction that was explained, as an output.
+        """Take a prediction that was explained, as an output, see `add`.
 
-        Parameters
-        ----------
-        explanation : Explanation
-        output : Output
-        label : label, number or None
-            None where it is not known.
-        value : str, optional
-            Of the column that has figures for each of its values.
-        held : int, optional
-            As in `add`.
+        `label` is None where it is not known, and `value` that of the column of slices.
         """
         key = None if output.key is None else output.key.decode("utf-8", "backslashreplace")
         at = {"partition": output.partition, "offset": output.offset, "key": key}
@@ -306,12 +283,8 @@ class Observer:
     def rows(self, after: int = 0) -> dict[str, Any]:
         """Return "predictions" and "bad" events, the newest first, as lists of dicts.
 
-        As JSON they take `MOST_BYTES` at most; where they would take more, older ones are left out.
-
-        Parameters
-        ----------
-        after : int, default 0
-            Rows that came or changed after this `version` only.
+        Only those that came or changed after a `version`. As JSON they take `MOST_BYTES` at most;
+        where they would take more, older ones are left out.
         """
         with self._lock:
             kept = {"predictions": list(self._predictions), "bad": list(self._bad)}

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streamk.engine.progress import Snapshot
 from streamk.errors import InvalidInput
-from streamk.serving.monitoring import JobMonitoring
+from streamk.serving.monitoring import JobMonitoring, Requests
 from streamk.serving.observing import Observer
 
 JSON = "application/json"
@@ -61,13 +61,7 @@ class Guard:
         self._answered = answered
 
     def of(self, handler: Handler, *, is_open: bool = False) -> Handler:
-        """Return a handler behind this guard.
-
-        Parameters
-        ----------
-        is_open : bool, default False
-            It is for everybody, as it shows and takes nothing of events or the model.
-        """
+        """Return a handler behind this guard; `is_open` one shows nothing, and is for everybody."""
 
         async def answer(request: Request) -> Response:
             """Answer a request that is allowed, and refuse any other."""
@@ -182,12 +176,7 @@ MOST = 2000
 class PageHistory:
     """Points in time, with what an observer says then.
 
-    Points come from one thread and are read by others.
-
-    Parameters
-    ----------
-    about : mapping of str to str
-        What the page says of the job or server.
+    Points come from one thread and are read by others. `about` is said of the job or server.
     """
 
     def __init__(self, about: Mapping[str, str], observer: Observer | None = None) -> None:
@@ -240,7 +229,7 @@ _HEADERS = {
 
 
 def page_routes(
-    history: PageHistory, guard: Guard, metrics: Handler, readyz: Handler
+    history: PageHistory, guard: Guard, figures: Requests, readyz: Handler
 ) -> list[Route]:
     """Return the routes of a page that shows a history, and of those who watch over the server.
 
@@ -260,6 +249,9 @@ def page_routes(
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=secure)
         return response
+
+    async def metrics(_: Request) -> Response:
+        return Response(figures.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     hidden: dict[str, Any] = {"methods": ["GET"], "include_in_schema": False}
     return [
@@ -377,17 +369,11 @@ class _Page:
 def live_page(history: PageHistory, *, token: str | None = None) -> Starlette:
     """Return an application with a page for people, its points, and figures for Prometheus.
 
-    Parameters
-    ----------
-    token : str, optional
-        All but ``/healthz`` and ``/readyz`` take it, as ``Authorization: Bearer`` or, in a browser,
-        once as ``/?token=``.
+    All but ``/healthz`` and ``/readyz`` take the token, as ``Authorization: Bearer`` or, in a
+    browser, once as ``/?token=``.
     """
     figures = JobMonitoring(lambda: history.last)
     guard = Guard(token, figures.answered)
-
-    async def metrics(_: Request) -> Response:
-        return Response(figures.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def readyz(_: Request) -> Response:
         last = history.last
@@ -397,5 +383,4 @@ def live_page(history: PageHistory, *, token: str | None = None) -> Starlette:
             return as_json({"status": last["trouble"]}, 503)
         return as_json({"status": "ready"})
 
-    routes = page_routes(history, guard, metrics, readyz)
-    return guarded(routes)
+    return guarded(page_routes(history, guard, figures, readyz))

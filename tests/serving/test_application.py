@@ -20,7 +20,7 @@ from streamk.contest.command import change_champion
 from streamk.engine import Fixed
 from streamk.learners import MultiKernel, create
 from streamk.serving import application as module
-from streamk.serving.application import Limits, application
+from streamk.serving.application import application
 
 STREAM = events(300, seed=3)
 """Two numbers, a text, a label."""
@@ -187,7 +187,7 @@ def test_requests_of_no_use_are_refused(
 
 
 def test_requests_that_are_too_large_are_refused(state: Path) -> None:
-    app = application(streamk.load(state), limits=Limits(body=100, events=3))
+    app = application(streamk.load(state), max_body=100, max_events=3)
     with Client(app) as client:
         assert client.post("/predict", json=[{}] * 3).status_code == 200
         many = client.post("/predict", json=[{}] * 4)

@@ -21,7 +21,7 @@ from streamk.errors import InvalidInput
 from streamk.late import LateLabels
 from streamk.learners import MultiKernel
 from streamk.packing import fingerprint
-from streamk.serving.application import Limits, application
+from streamk.serving.application import application
 
 STREAM: list[dict[str, Any]] = json.loads(json.dumps(events(300, seed=3), default=float))
 
@@ -30,7 +30,7 @@ STREAM: list[dict[str, Any]] = json.loads(json.dumps(events(300, seed=3), defaul
 def served(state: Path, tmp_path: Path) -> Iterator[tuple[TestClient, Path]]:
     path = tmp_path / "events.ndjson"
     log = open_log(f"file:{path}")
-    with Client(application(streamk.load(state), log=log, limits=Limits(events=200))) as client:
+    with Client(application(streamk.load(state), log=log, max_events=200)) as client:
         yield client, path
     log.close()
 
