@@ -104,14 +104,7 @@ def _with_point(cell: str) -> str:
 
 
 def check_names(names: Iterable[str], where: str) -> None:
-    """Raise `BadRecord` if columns have one name: the second would take the place of the first.
-
-    Parameters
-    ----------
-    names : iterable of str
-    where : str
-        What names them, for the message.
-    """
+    """Raise `BadRecord` if columns have one name: the second would take the place of the first."""
     name, times = max(Counter(names).items(), key=lambda one: one[1], default=("", 0))
     if times > 1:
         raise BadRecord(f"{where} names {name!r} twice; give each column a name of its own")

@@ -44,25 +44,16 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An entry of an output.
-
-    Attributes
-    ----------
-    name : str
-    number : int
-        Its number in Protobuf, at least 1: no other field of the record may ever have it.
-    type : Scalar, ListOf or MapOf
-    nullable : bool
-        Whether it may be None.
-    optional : bool
-        Whether an output may lack it, which is written as None: it must be nullable.
-    """
+    """An entry of an output."""
 
     name: str
     number: int
+    """Its number in Protobuf, at least 1: no other field of the record may ever have it."""
     type: Scalar | ListOf | MapOf
     nullable: bool = False
+    """Whether it may be None."""
     optional: bool = False
+    """Whether an output may lack it, which is written as None: it must be nullable."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` where it is optional and not nullable."""

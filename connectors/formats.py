@@ -91,20 +91,14 @@ _READ_BY_SCHEMA = ("avro", "protobuf")
 
 
 class JSONOutputs:
-    """The way from outputs to records, and back: as JSON, which needs no schema.
-
-    Attributes
-    ----------
-    name : str
-        For messages.
-    encode : function of an output's value
-        Returns a record; raises a `ValueError` or `TypeError` for what it cannot hold.
-    """
+    """The way from outputs to records, and back: as JSON, which needs no schema."""
 
     name = "JSON"
+    """For messages."""
 
     def __init__(self) -> None:
         self.encode: Encode = msgspec.json.Encoder().encode
+        """Makes a record; raises a `ValueError` or `TypeError` for what it cannot hold."""
 
     def declare(self, record: RecordType, subject: str) -> None:
         """Write outputs of this type from here on; see `connectors.fields.Declaring`."""
@@ -144,9 +138,9 @@ def open_output_format(encoding: str, place: str | None) -> JSONOutputs:
             f"encoding {encoding!r} of what is written must be {', '.join(_ENCODINGS[:-1])} or"
             f" {_ENCODINGS[-1]}"
         )
+    if encoding == "json" and place is not None:
+        raise BadURL("schemas= is for encoding=avro, json-schema or protobuf; json has none")
     if encoding == "json":
-        if place is not None:
-            raise BadURL("schemas= is for encoding=avro, json-schema or protobuf; json has none")
         return JSONOutputs()
     if place is None:
         raise BadURL(
@@ -167,12 +161,8 @@ _EVENTS, _DELETIONS = ("c", "u", "r"), ("d", "t")
 class Debezium:
     """The envelope of Debezium: the row as it is after a change is the event.
 
-    A row that was deleted is a `Tombstone`.
-
-    Parameters
-    ----------
-    inner : function
-        `RecordFormat.reading` of the envelope itself.
+    A row that was deleted is a `Tombstone`. `inner` is the `RecordFormat.reading` of the envelope
+    itself.
 
     Examples
     --------

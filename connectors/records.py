@@ -96,17 +96,9 @@ _MOST_DIGITS = 1000
 def decimal_number(raw: bytes, scale: int) -> Decimal:
     r"""Return a decimal, to the last digit.
 
-    Raises `BadRecord` if it has more than 1000 bytes, or as many digits behind the point.
+    It is a whole number in two's complement, the most significant byte first, and its digits behind
+    the point. Raises `BadRecord` if it has more than 1000 bytes, or as many such digits.
 
-    Parameters
-    ----------
-    raw : bytes
-        A whole number, the most significant byte first, in two's complement.
-    scale : int
-        Digits of it behind the point.
-
-    Examples
-    --------
     >>> decimal_number(b"\x04\xd2", 2)
     Decimal('12.34')
     """
@@ -116,19 +108,10 @@ def decimal_number(raw: bytes, scale: int) -> Decimal:
 
 
 def time_after_1970(count: int, unit: str, zone: tzinfo | None) -> Any:
-    """Return a time; one of NumPy's where Python has no such year.
+    """Return a time after the beginning of 1970; one of NumPy's where Python has no such year.
 
-    Parameters
-    ----------
-    count : int
-        After the beginning of 1970.
-    unit : "ms", "us" or "ns"
-        That of the count. What is finer than a microsecond is cut off.
-    zone : UTC or None
-        Of the result.
+    The unit of the count is "ms", "us" or "ns"; what is finer than a microsecond is cut off.
 
-    Examples
-    --------
     >>> time_after_1970(1500, "ms", None)
     datetime.datetime(1970, 1, 1, 0, 0, 1, 500000)
     """

@@ -19,17 +19,10 @@ from connectors.registry import near
 
 
 class RiverSource(SourceBase):
-    """The events of a River data set; one partition, named like its class.
+    """The events of a River data set, or of any iterable of `(dict, target)` pairs.
 
-    `seek` begins anew and passes over events, so it takes as long as reading them.
-
-    Parameters
-    ----------
-    dataset : a `river.datasets.base.Dataset`, or any iterable of `(dict, target)` pairs
-        It must give the same events every time it is iterated over.
-    label : str
-    limit : int, optional
-        At most that many events.
+    It has one partition, named like its class, and must give the same events every time. `seek`
+    begins anew and passes over events, so it takes as long as reading them.
     """
 
     encoding = "dict"

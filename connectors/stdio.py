@@ -36,14 +36,9 @@ _BLOCK_BYTES = 1 << 16
 
 
 class StdinSource(SourceBase):
-    """The records of a pipe; one partition, "stdin".
+    """The records of a pipe, standard input by default; one partition, "stdin".
 
-    Parameters
-    ----------
-    stream : binary file with a file descriptor
-        Standard input by default.
-    form : TextForm, optional
-        JSON by default. The header of CSV is waited for.
+    The form is JSON by default. The header of CSV is waited for.
     """
 
     def __init__(self, stream: BinaryIO | None = None, form: TextForm | None = None) -> None:
@@ -130,13 +125,7 @@ class StdinSource(SourceBase):
 
 
 class StdoutSink:
-    """One JSON object a line on standard output, in the form of `NDJSONSink`.
-
-    Parameters
-    ----------
-    stream : binary file
-        Standard output by default.
-    """
+    """One JSON object a line on standard output, or another stream, in the form of `NDJSONSink`."""
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = stream or _bytes_of(sys.stdout, "output")

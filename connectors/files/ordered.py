@@ -19,22 +19,10 @@ from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unava
 
 
 class Files:
-    """A file, the files that match a pattern (`*`), or those below a directory.
+    """A file, the files that match a pattern (`*`), or those `below` a directory.
 
-    Parameters
-    ----------
-    place : Path
-    below : str
-        Pattern of the files below a directory; without one a directory is refused.
-
-    Attributes
-    ----------
-    are_many : bool
-        There may be more of them later.
-    name : str
-        Of all of them together.
-    pattern : str
-        Of the names of many.
+    Without a pattern of the files below it a directory is refused. `name` is that of all of them
+    together, and `pattern` that of the names of many; where they `are_many` more may come later.
     """
 
     def __init__(self, place: Path, *, below: str = "") -> None:
@@ -95,30 +83,20 @@ class FileReader:
     """Reads the records of one file. Positions count them from 0.
 
     The methods here are those of a file with no record left, such as one that was read to its end
-    and then removed.
-
-    Attributes
-    ----------
-    path : Path
-    ordinal : int
-        The position of the next record.
-    size : int
-        The bytes of the file.
-    provisional : int or None
-        The position of a last record that may yet become longer.
-    unfinished : str or None
-        A sentence about the end of the file where that is no whole record.
+    and then removed. `ordinal` is the position of the next record.
     """
 
     provisional: int | None = None
+    """The position of a last record that may yet become longer."""
     unfinished: str | None = None
+    """A sentence about the end of the file where that is no whole record."""
 
     def __init__(self, path: Path, ordinal: int = 0) -> None:
         self.path, self.ordinal = path, ordinal
 
     @property
     def size(self) -> int:
-        """0."""
+        """The bytes of the file."""
         return 0
 
     def fill(self) -> bool:
@@ -160,28 +138,20 @@ class FileReader:
 
 
 class _Identity(msgspec.Struct, forbid_unknown_fields=True):
-    """A position in the files of a source, and their fingerprints.
-
-    Attributes
-    ----------
-    file : str
-        The one that is read on.
-    base, offset : int
-        The position of its first record, and the one that is next.
-    known : Known or None
-        None if the file was gone before it was taken.
-    ended : bool
-        Whether it was read to its end.
-    done : dict of str to int
-        Those before it, with their bytes.
-    """
+    """A position in the files of a source, and their fingerprints."""
 
     file: str
+    """The one that is read on."""
     base: int
+    """The position of its first record."""
     offset: int
+    """The one that is next."""
     known: Known | None
+    """None if the file was gone before it was taken."""
     ended: bool
+    """Whether it was read to its end."""
     done: dict[str, int]
+    """Those before it, with their bytes."""
 
 
 class FilesSource(SourceBase, ABC):

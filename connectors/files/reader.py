@@ -51,17 +51,9 @@ class TextReader(FileReader):
     if the header of CSV is missing or cannot be used, and `ConnectorError` if what is compressed is
     damaged.
 
-    Parameters
-    ----------
-    path : Path
-    file : binary file
-        The one of that name, at its beginning; it may be compressed.
-    form : TextForm
-    grows : bool
-        More may be written behind its end, so that a last line without a newline is left until it
-        is complete.
-    found : optional
-        What another reader of the same file has found.
+    The file is at its beginning, and may be compressed. Where it `grows`, more may be written
+    behind its end, so that a last line without a newline is left until it is complete. `found` is
+    what another reader of the same file has found.
     """
 
     def __init__(
@@ -203,11 +195,8 @@ class TextReader(FileReader):
     def end(self, *, final: bool) -> bool:
         """Take the last line, which has no newline, as a record; True if there is one.
 
-        Parameters
-        ----------
-        final : bool
-            Nothing more will be written. Otherwise a line that is clearly incomplete is left, and
-            one of CSV is provisional, since its last cell may become longer.
+        Unless it is `final`, a line that is clearly incomplete is left, and one of CSV is
+        provisional, since its last cell may become longer.
         """
         if self._ended:
             return False

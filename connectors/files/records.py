@@ -46,11 +46,6 @@ class Splitter:
     at : int
         The byte of the file where the first record begins.
 
-    Attributes
-    ----------
-    delimiter : str or None
-        None before the first line.
-
     Examples
     --------
     >>> splitter = Splitter(quoted=True, max_event_bytes=100)
@@ -339,28 +334,15 @@ class Header(NamedTuple):
 
 
 class RecordCutter:
-    """Cuts a text into its records, without the header of CSV.
+    """Cuts a text, of a name for messages, into its records, without the header of CSV.
 
     JSON holds an array of objects, whose elements are the records, if it begins with a bracket
     which a line's end, an object or the other bracket follows; else each line is one. A list with
     something else in it is a line, and a bad event.
 
-    Parameters
-    ----------
-    form : TextForm
-    name : str
-        Of the text, for messages.
-    at : int
-        The byte where the first record begins.
-    header : Header, optional
-        Of CSV that was begun before; else it is the first record.
-
-    Attributes
-    ----------
-    header : Header or None
-        None of JSON, and of CSV before it is there.
-    begin, end : int
-        The byte where the first record begins, behind the header, and the one after the last.
+    The `header` is of CSV that was begun before, else it is the first record; None of JSON. The
+    first record begins `at` a byte; `begin` is the one behind the header, and `end` the one after
+    the last record.
     """
 
     def __init__(

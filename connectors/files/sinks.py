@@ -168,12 +168,6 @@ class CSVSink(_FileSink):
 
     An existing file's header is kept and has to match. Lists and dicts are written as JSON, None as
     an empty cell. Raises `Unavailable` if the file cannot be opened for writing.
-
-    Parameters
-    ----------
-    path : Path
-    delimiter : str
-        The character between cells.
     """
 
     _fields: tuple[str, ...] | None = None
@@ -228,10 +222,6 @@ class LineLog(_FileSink):
 
     Raises `Unavailable` if the file cannot be opened for writing, or another process writes to it,
     and `ConnectorError` if it ends in an unfinished line.
-
-    Parameters
-    ----------
-    path : Path
 
     Examples
     --------

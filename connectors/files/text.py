@@ -51,16 +51,9 @@ def scheme_of(path: Path) -> str | None:
 
 
 def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
-    """Return what is in a file: `read`, `seek` from the beginning, `tell`, `fileno`.
+    """Return what is in a file, which is at its beginning: `read`, `seek` from there, and `tell`.
 
     Raises `Unavailable` if it is compressed by Zstandard and there is no package for that.
-
-    Parameters
-    ----------
-    file : binary file
-        At its beginning.
-    path : Path
-        Its name, for messages.
     """
     first = file.read(8)
     file.seek(0)
@@ -160,16 +153,9 @@ def encoding_named(name: str) -> str:
 class TextFile:
     """The bytes of a file as UTF-8.
 
-    Parameters
-    ----------
-    file : binary file
-    path : Path
-        Its name, for messages.
-    encoding : str or None
-        None: UTF-8, or UTF-16 if the file begins with the mark of that. What is UTF-8 is given as
-        it is: whether it is valid is found out record by record.
-
-    A file that ends within a character may be written further: what there is of it is left.
+    Without an encoding it is UTF-8, or UTF-16 if it begins with the mark of that. What is UTF-8 is
+    given as it is: whether it is valid is found out record by record. A file that ends within a
+    character may be written further: what there is of it is left.
     """
 
     def __init__(self, file: BinaryIO, path: Path, encoding: str | None) -> None:

@@ -52,10 +52,7 @@ BATCH_BYTES = 256 << 10
 class Gone(Exception):
     """The next position of a partition does not exist (any more).
 
-    Attributes
-    ----------
-    number, offset : int
-        The partition, and the position in it that was asked for.
+    `number` and `offset` are the partition, and the position in it that was asked for.
     """
 
     def __init__(self, number: int, offset: int) -> None:
@@ -99,14 +96,9 @@ class Records(NamedTuple):
 class Reading:
     """The way a topic is read; the fields are those of `KafkaSource`, and two more.
 
-    Raises `BadURL` if options have no meaning, alone or together.
-
-    Attributes
-    ----------
-    headers : bool
-        Whether records come with their headers.
-    polled : bool
-        Whether `Reader.read` is called; a reader may be there for questions alone.
+    `headers` tells whether records come with theirs, and `polled` whether `Reader.read` is called:
+    a reader may be there for questions alone. Raises `BadURL` if options have no meaning, alone or
+    together.
     """
 
     topic: str
@@ -163,21 +155,14 @@ class Writing:
 
 @dataclass(frozen=True)
 class Transacting:
-    """The options of a transactional producer.
-
-    Attributes
-    ----------
-    name : str
-        The transactional identifier.
-    timeout : float
-        Seconds after which brokers abort a transaction.
-    delivery_timeout : float
-        Seconds in which the brokers must have taken an output, and a commit.
-    """
+    """The options of a transactional producer."""
 
     name: str
+    """The transactional identifier."""
     timeout: float
+    """Seconds after which brokers abort a transaction."""
     delivery_timeout: float
+    """Seconds in which the brokers must have taken an output, and a commit."""
 
 
 class Listener(NamedTuple):
@@ -307,15 +292,10 @@ class Producer(Protocol):
 
 
 class Client(Protocol):
-    """A library that speaks to Kafka.
-
-    Attributes
-    ----------
-    error : type
-        Root of the errors that the library raises.
-    """
+    """A library that speaks to Kafka."""
 
     error: type[Exception]
+    """Root of the errors that it raises."""
 
     def fault(self, error: Any) -> Fault:
         """Return the meaning of an `error`."""

@@ -54,20 +54,13 @@ class Fault(enum.Enum):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Kafka cluster and how to reach it.
-
-    Attributes
-    ----------
-    servers : tuple of str
-        ``host:port`` of one broker or more to ask first.
-    security : Security
-    connect_timeout : float
-        Seconds to wait for the first answer.
-    """
+    """A Kafka cluster and how to reach it."""
 
     servers: tuple[str, ...]
+    """``host:port`` of one broker or more to ask first."""
     security: Security = field(default_factory=Security)
     connect_timeout: float = 10.0
+    """Seconds to wait for the first answer."""
 
     @staticmethod
     def parse(url: URL) -> tuple[tuple[str, ...], str]:
@@ -191,19 +184,13 @@ class Cluster:
 
 
 class Description(NamedTuple):
-    """The answer of brokers about a topic.
-
-    Attributes
-    ----------
-    identity : str or None
-        Its identifier, which another topic of its name does not have; "" where there is no such
-        topic, None where no broker tells.
-    numbers : collection of int
-        Its partitions; none where no broker tells.
-    """
+    """The answer of brokers about a topic."""
 
     identity: str | None
+    """What another topic of its name does not have; "" where there is no such topic, None where no
+    broker tells."""
     numbers: Collection[int] = ()
+    """Its partitions; none where no broker tells."""
 
 
 _ABSENT = 5.0
@@ -213,18 +200,8 @@ _ABSENT = 5.0
 class TopicWatch:
     """Notices when a topic is deleted, created again under its name, or gets partitions.
 
-    A client would go on at the same offset in the new topic, where other events are.
-
-    Parameters
-    ----------
-    topic : str
-    ask : function
-        `Reader.describe` of a reader of the topic.
-
-    Attributes
-    ----------
-    numbers : frozenset of int
-        The partitions that were seen so far.
+    A client would go on at the same offset in the new topic, where other events are. It asks by
+    `Reader.describe` of a reader of the topic.
     """
 
     def __init__(self, topic: str, ask: Callable[[], Description]) -> None:
@@ -232,6 +209,7 @@ class TopicWatch:
         self._asking = threading.Lock()
         self._first: str | None = None
         self.numbers: frozenset[int] = frozenset()
+        """The partitions that were seen so far."""
         self._absent_since: float | None = None
         self._fault: str | None = None
 
@@ -268,12 +246,9 @@ class TopicWatch:
 
 
 class LastWarning(logging.Handler):
-    """Keeps the last warning: clients log why they cannot connect, but raise a timeout.
+    """Keeps the last warning of a logger that is heard inside a `with` block.
 
-    Parameters
-    ----------
-    logger : str
-        Whose warnings; they are heard inside a `with` block.
+    Clients log why they cannot connect, but raise a timeout.
     """
 
     def __init__(self, logger: str) -> None:

@@ -73,15 +73,10 @@ class Secret(str):
 
 @dataclass(frozen=True)
 class Security:
-    """The security options of one connection, under kafka-python's names.
-
-    Attributes
-    ----------
-    options : dict
-        Fit to be passed to kafka-python; secrets in it are `Secret`.
-    """
+    """The security options of one connection, under kafka-python's names."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
+    """Fit to be passed to kafka-python; secrets in it are `Secret`."""
 
     @staticmethod
     def load(
@@ -313,14 +308,7 @@ def context(security: Security) -> ssl.SSLContext | None:
 
 
 def diagnose(server: str, security: Security) -> str | None:
-    """Return why TLS with a broker fails, and what to change; None if it does not.
-
-    Parameters
-    ----------
-    server : str
-        ``host:port``, which takes connections.
-    security : Security
-    """
+    """Return why TLS with a broker fails that takes connections, and what to change, or None."""
     protocol = security.options.get("security_protocol", "PLAINTEXT")
     if not _encrypts(security):
         if not _handshakes(server):

@@ -292,18 +292,7 @@ def _place(output: Output) -> str:
 
 
 class TopicLog:
-    """An `EventLog` that is a topic, one event a record without a key.
-
-    Parameters
-    ----------
-    servers, topic, delivery_timeout, connect_timeout, security, client
-        See `KafkaSink`.
-
-    Raises
-    ------
-    Unavailable
-        No broker answers, there is no such topic, or the client is not installed.
-    """
+    """An `EventLog` that is a topic, one event a record without a key; see `KafkaSink`."""
 
     def __init__(
         self,
@@ -322,12 +311,8 @@ class TopicLog:
     def append(self, events: Sequence[bytes]) -> None:
         """Add events; every in-sync replica has them when it returns.
 
-        Raises
-        ------
-        BadRecord
-            If one is too large; those before it are added.
-        ConnectorError
-            If the brokers do not take them in time; they may have taken some.
+        Raises `BadRecord` if one is too large (those before it are added), and `ConnectorError` if
+        the brokers do not take them in time; they may have taken some.
         """
         with self._link.errors(f"writing to {self._topic}"):
             try:

@@ -159,15 +159,7 @@ def origin_of(partition: str, writer: str) -> list[tuple[str, bytes]]:
 
 
 class Tail:
-    """The end of a topic, for a sink that writes to it; connects when it is first asked.
-
-    Parameters
-    ----------
-    link : Link
-    topic : str
-    read_as : JSONOutputs, or FramedOutputs
-        The format of the outputs there.
-    """
+    """The end of a topic, for a sink that writes to it; connects when it is first asked."""
 
     def __init__(self, link: Link, topic: str, read_as: JSONOutputs) -> None:
         self._link, self._topic, self._format = link, topic, read_as

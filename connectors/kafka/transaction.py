@@ -25,11 +25,7 @@ _SURE = 1.0
 
 
 def transactional_id(name: str) -> str:
-    """Return the transactional identifier for a name of `Transaction.begin_as`.
-
-    >>> transactional_id("0123456789abcdef")
-    'streamk-0123456789abcdef'
-    """
+    """Return the transactional identifier for a name of `Transaction.begin_as`."""
     return f"streamk-{name}"
 
 

@@ -160,24 +160,12 @@ class SchemaFormat:
 
 
 def open_schemas(encoding: str, place: str, reader_schema: int | None = None) -> SchemaFormat:
-    """Return the format of an encoding, "avro" or "protobuf", whose schemas are at a place.
-
-    Raises `BadURL` if there is no such directory, or the reader's schema is none, and `Unavailable`
-    if no registry answers, or a package is missing.
-
-    Parameters
-    ----------
-    encoding : str
-    place : str
-        The address of a registry, or a directory.
-    reader_schema : int, optional
-        The number of the schema of Avro whose names fields get, see `AvroSchema`.
-    """
+    """Return the format of "avro" or "protobuf"; see `connectors.formats.open_format`."""
     return format_of(encoding, store_of(encoding, place), reader_schema)
 
 
 def store_of(encoding: str, place: str) -> SchemaStore:
-    """Return the place of the schemas of an encoding. Raises as `open_schemas` does."""
+    """Return the place of the schemas of an encoding. Raises `BadURL` and `Unavailable`."""
     for package in _NEEDED.get(encoding, ()):
         if find_spec(package) is None:
             raise Unavailable(
@@ -189,10 +177,7 @@ def store_of(encoding: str, place: str) -> SchemaStore:
 
 
 def format_of(encoding: str, store: SchemaStore, reader_schema: int | None = None) -> SchemaFormat:
-    """Return the format of an encoding, "avro" or "protobuf", with the schemas of a place.
-
-    Raises as `open_schemas` does.
-    """
+    """Return the format of "avro" or "protobuf" by a place of schemas; see `open_schemas`."""
     if encoding == "protobuf":
         from connectors.schemas.protobuf import ProtobufSchema
 
@@ -213,6 +198,4 @@ def format_of(encoding: str, store: SchemaStore, reader_schema: int | None = Non
 
 _KINDS = {"avro": "AVRO", "json-schema": "JSON", "protobuf": "PROTOBUF"}
 _SUFFIXES = {"avro": ".avsc", "json-schema": ".json", "protobuf": ".proto"}
-
-
 _NEEDED = {"avro": ("fastavro",), "protobuf": ("grpc_tools", "google.protobuf")}

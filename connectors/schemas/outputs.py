@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
@@ -15,12 +14,9 @@ from connectors.base import Trouble
 from connectors.errors import BadRecord, ConnectorError, Unavailable
 from connectors.fields import UNIONS, Field, ListOf, MapOf, RecordType, Scalar, branches
 from connectors.formats import Encode, JSONOutputs, json_object
-from connectors.records import framed, json_body
+from connectors.records import FRAME_BYTES, framed
 from connectors.schemas.formats import SchemaFormat, format_of, store_of
 from connectors.schemas.stores import Away, SchemaStore
-
-# --- schemas of outputs ---------------------------------------------------------------------------
-
 
 _NAMESPACE = "streamk"
 
@@ -198,13 +194,7 @@ _log = logging.getLogger("streamk.connectors")
 class FramedOutputs(JSONOutputs):
     """Outputs as framed records, whose schema is made of their fields.
 
-    Raises `BadURL` or `Unavailable` as `open_format` does.
-
-    Parameters
-    ----------
-    encoding : "avro", "json-schema" or "protobuf"
-    place : str
-        The address of a registry, or a directory; see `connectors.formats.open_format`.
+    `connectors.formats.open_output_format` has parameters and errors.
     """
 
     def __init__(self, encoding: str, place: str) -> None:
@@ -239,7 +229,7 @@ class FramedOutputs(JSONOutputs):
         Asks for the schemas that are not known yet, and waits for a registry that is gone.
         """
         if self._read is None:
-            return [json_object(_body(record)) for record in records]
+            return [json_object((record or b"")[FRAME_BYTES:]) for record in records]
         told = False
         while self._read.ready(records) < len(records):
             trouble = self._read.trouble()
@@ -309,9 +299,3 @@ def _undeclared(_: Mapping[str, Any]) -> bytes:
         "a sink with a schema must be told the fields of outputs before the first one is written:"
         " call declare"
     )
-
-
-def _body(record: bytes | None) -> bytes:
-    with contextlib.suppress(BadRecord):
-        return json_body(record)
-    return b""

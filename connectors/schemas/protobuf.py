@@ -204,17 +204,12 @@ def _reader(message: Any) -> Callable[[bytes], dict[str, Any]]:
 
 
 class _Converters:
-    """Makes functions from messages to dicts, one of each type.
-
-    Attributes
-    ----------
-    values : int
-        How many the functions have made of a record so far: two bytes may be a message of a hundred
-        fields that have their defaults.
-    """
+    """Makes functions from messages to dicts, one of each type."""
 
     def __init__(self) -> None:
         self.values = 0
+        """How many the functions have made of a record so far: two bytes may be a message of a
+        hundred fields that have their defaults."""
         self._made: dict[str, Convert] = {}
 
     def of_message(self, descriptor: Any) -> Convert:

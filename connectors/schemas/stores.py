@@ -43,18 +43,12 @@ class Away(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """The text of a schema.
-
-    Attributes
-    ----------
-    text : str
-    references : mapping of str to str
-        Schemas that it uses by their names (of Protobuf the names of files), each after those that
-        it uses itself.
-    """
+    """The text of a schema."""
 
     text: str
     references: Mapping[str, str] = field(default_factory=dict)
+    """Schemas that it uses by their names (of Protobuf the names of files), each after those that
+    it uses itself."""
 
 
 class SchemaStore(Protocol):
@@ -74,13 +68,7 @@ class SchemaStore(Protocol):
 class SchemaDirectory:
     """Schemas in files that are named by their numbers: ``7.avsc``, ``7.proto``, ``7.json``.
 
-    Raises `BadURL` if there is no such directory.
-
-    Parameters
-    ----------
-    path : Path
-    suffix : ".avsc", ".proto" or ".json"
-        That of the files. What a .proto file imports is looked for in the same directory.
+    What a .proto file imports is looked for there, too. Raises `BadURL` if there is no directory.
     """
 
     def __init__(self, path: Path, suffix: str) -> None:

@@ -125,18 +125,12 @@ def check_beside(
 
 
 class EventScores(NamedTuple):
-    """Scores of predictions of n events, two of each, in which less or more is better.
-
-    Attributes
-    ----------
-    there : bool array of shape (n,)
-        Whether an event has a label, and was predicted.
-    scores : float64 array of shape (n, 2)
-        Of events without either, anything.
-    """
+    """Scores of predictions of n events, two of each, in which less or more is better."""
 
     there: NDArray[np.bool_]
+    """Whether an event has a label, and was predicted (n,)."""
     scores: NDArray[np.float64]
+    """Of events without either, anything (n, 2)."""
 
 
 def scored(
@@ -161,37 +155,25 @@ def scored(
 
 @dataclass
 class Entry:
-    """One model of a contest.
-
-    Attributes
-    ----------
-    learner : Learner
-    initial : str
-        Digest of its state before it learned anything.
-    scores : Scores
-    began : int
-        Labelled events of the contest before it began.
-    test : int
-        The number of the test that it is in, 0 if it is in none.
-    compared, wins, losses : int
-        Events on which it was compared with the champion in this test, and on how many of them it
-        was better or worse.
-    gain : float
-        Sum of the champion's first scores less its own, of numbers; of classes its own less the
-        champion's.
-    """
+    """One model of a contest."""
 
     KEPT: ClassVar[tuple[str, ...]] = ("began", "test", "compared", "wins", "losses")
 
     learner: Any
     initial: str
+    """Digest of its state before it learned anything."""
     scores: Scores
     began: int = 0
+    """Labelled events of the contest before it began."""
     test: int = 0
+    """The number of the test that it is in, 0 if it is in none."""
     compared: int = 0
+    """Events on which it was compared with the champion in this test."""
     wins: int = 0
     losses: int = 0
     gain: float = 0.0
+    """Sum of the champion's first scores less its own, of numbers; of classes its own less the
+    champion's."""
 
     def compare(self, mine: EventScores, champions: EventScores) -> None:
         """Count in which events this model was better or worse than the champion."""

@@ -111,68 +111,44 @@ class ShardBatch(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The predictions of a shard's events.
-
-    Attributes
-    ----------
-    prequential : Prequential
-    classes : tuple of labels
-        Those that the probabilities are of.
-    n_events : int
-        Events that the replica has learned, those before the round included.
-    """
+    """The predictions of a shard's events."""
 
     prequential: Prequential
     classes: tuple[Label, ...]
+    """Those that the probabilities are of."""
     n_events: int
+    """Events that the replica has learned, those before the round included."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The part of a round that a worker is asked to do.
-
-    Attributes
-    ----------
-    state : State
-        The common one, with which every shard begins.
-    placing : mapping
-        Of the replicas, see `streamk.learners.Learner.placing`.
-    shards : int
-        In all.
-    within : (int, int)
-        The worker's: the first shard, and the one after the last.
-    batches : mapping of int to ShardBatch
-        By the number of the shard; a shard without events is left out.
-    begun : mapping of int to State
-        Replicas of shards that learned in this round before, by the number of the shard.
-    merges : bool
-        Whether shards are merged as far as they are the worker's, and those that learned nothing
-        left out; else the state of each shard is handed back.
-    """
+    """The part of a round that a worker is asked to do."""
 
     state: State
+    """The common one, with which every shard begins."""
     placing: Mapping[str, Any]
+    """Of the replicas, see `streamk.learners.Learner.placing`."""
     shards: int
+    """In all."""
     within: Span
+    """The worker's: the first shard, and the one after the last."""
     batches: Mapping[int, ShardBatch]
+    """By the number of the shard; a shard without events is left out."""
     begun: Mapping[int, State] = field(default_factory=dict)
+    """Replicas of shards that learned in this round before, by the number of the shard."""
     merges: bool = True
+    """Whether shards are merged as far as they are the worker's, and those that learned nothing
+    left out; else the state of each shard is handed back."""
 
 
 @dataclass
 class Outcome:
-    """The predictions and states that a worker hands back.
-
-    Attributes
-    ----------
-    answers : dict of int to Answer
-        By the number of the shard.
-    states : dict of (int, int) to State
-        Of the largest subtrees that are the worker's own, or of each shard.
-    """
+    """The predictions and states that a worker hands back."""
 
     answers: dict[int, Answer] = field(default_factory=dict)
+    """By the number of the shard."""
     states: dict[Span, State] = field(default_factory=dict)
+    """Of the largest subtrees that are the worker's own, or of each shard."""
 
 
 def work(task: Task) -> Outcome:
@@ -291,31 +267,22 @@ def plan(n_events: int, shards: int, round_events: int) -> tuple[int, int]:
 
 @dataclass
 class ShardRound:
-    """A round, as far as it has come.
-
-    Attributes
-    ----------
-    base : Common, optional
-        What each shard begins with; None where a learner learns without shards.
-    before : int
-        Events that the learner had learned at its begin.
-    length, count : int
-        Events of a shard, and shards.
-    done : list of State
-        Of the replicas of the shards that ended.
-    learned : list of int
-        Events that each of them learned.
-    position : int
-        Events of the open shard so far, those without a label included.
-    """
+    """A round, as far as it has come."""
 
     base: Common | None
+    """What each shard begins with; None where a learner learns without shards."""
     before: int
+    """Events that the learner had learned at its begin."""
     length: int
+    """Events of a shard."""
     count: int
+    """Shards."""
     done: list[State] = field(default_factory=list)
+    """Of the replicas of the shards that ended."""
     learned: list[int] = field(default_factory=list)
+    """Events that each of them learned."""
     position: int = 0
+    """Events of the open shard so far, those without a label included."""
 
     @property
     def events(self) -> int:

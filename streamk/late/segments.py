@@ -110,16 +110,9 @@ class Segment:
 
     The data that the file holds is not kept. Raises `StateError` if it is not that of a segment.
 
-    Attributes
-    ----------
-    hashes : uint64 array of shape (rows,)
-        Of the keys; whoever has put them into an index drops them.
-    type : dtype or None
-        Of the events, see `record_type`; None without.
-    live : bytearray
-        Of each row 1 where it waits, 0 where it is over.
-    left : int
-        Rows that wait.
+    `hashes` (rows,) are those of the keys, which whoever has put them into an index drops; `type`
+    is that of the events, see `record_type`, None without; `live` is of each row 1 where it waits,
+    0 where it is over, and `left` counts the rows that wait.
     """
 
     def __init__(self, files: SegmentFiles, name: str, data: bytes) -> None:
@@ -232,14 +225,7 @@ def _exactly(descriptor: int, size: int, at: int) -> bytes:
 class Found(NamedTuple):
     """A row that waits.
 
-    Attributes
-    ----------
-    entry : tuple
-        The key first, the clock last.
-    record : bytes
-        Its event; none without.
-    type : dtype or None
-        Of the event.
+    Its entry has the key first, and the clock last; the record is its event, of that type, if any.
     """
 
     row: int

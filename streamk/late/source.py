@@ -194,42 +194,27 @@ class JoinedSource(SourceBase):
 
 @dataclass
 class Taken:
-    """Events and labels of a batch, in its order.
-
-    Attributes
-    ----------
-    batch : Batch
-        With the names of partitions as the sources have them.
-    keys : list of str or None (n,)
-        None of what is bad.
-    labels : list (n,)
-        Of labels.
-    rows : list of int (n,)
-        Of events the row of `X`.
-    raw : list (m,)
-        The events of `X` as they came.
-    width : int64 array of shape (m,)
-        Columns that there were when the event had come.
-    schema : Schema
-        Of the d columns.
-    tombstones : set of int
-        Rows of the batch that are neither, but tell of a deletion.
-    slices : float64 array of shape (m,), or None
-        Numbers of the events' slices.
-    """
+    """Events and labels of a batch of n, in its order, m of them events that can be used."""
 
     batch: Batch
+    """With the names of partitions as the sources have them."""
     is_label: list[bool]
     keys: list[str | None]
+    """None of what is bad."""
     labels: list[Any]
     rows: list[int]
+    """Of events the row of `X`."""
     raw: list[Any]
+    """The events of `X` as they came (m,)."""
     X: NDArray[np.float64]
     width: NDArray[np.int64]
+    """Columns that there were when the event had come (m,)."""
     schema: Schema
     bad: list[BadEvent] = field(default_factory=list)
     tombstones: set[int] = field(default_factory=set)
+    """Rows of the batch that are neither, but tell of a deletion."""
     slices: NDArray[np.float64] | None = None
+    """Numbers of the events' slices (m,)."""
 
     def before(self, row: int) -> Taken:
         """Return what comes before a row of the batch."""
@@ -245,15 +230,7 @@ class Taken:
 
 
 class LateReader:
-    """Reads keys of events and labels, and labels.
-
-    Parameters
-    ----------
-    events : Source
-        Of the job.
-    schema : Schema
-        Of the job, with the label.
-    """
+    """Reads keys of events and labels, and labels, by the schema of the job."""
 
     def __init__(self, events: Source, late: LateLabels, schema: Schema) -> None:
         self._late, self._label = late, schema.label

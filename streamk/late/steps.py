@@ -27,28 +27,22 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class HoldingModel:
-    """A model with the events that it holds, and what is said of them beside predictions.
-
-    Parameters
-    ----------
-    label : str
-        The label's field, for messages.
-    number : int, default 0
-        Of the next event to be held.
-    sliced_from, regions_from : int, default 0
-        Number of the first event whose slice, and whose region, is of use to this run.
-    """
+    """A model with the events that it holds, and what is said of them beside predictions."""
 
     model: Learner
     held: HeldEvents
     label: Name | None
+    """The label's field, for messages."""
     details: Details | None
     regions: RegionGiver | None
     observer: Watcher | None
     event_fields: EventFields
     number: int = 0
+    """Of the next event to be held."""
     sliced_from: int = 0
+    """Number of the first event whose slice is of use to this run."""
     regions_from: int = 0
+    """The same of its region."""
 
     def coded(self, found: Prequential) -> Floats:
         """Return predicted numbers, or the numbers of predicted classes, -1 for none."""
@@ -115,38 +109,10 @@ class BatchSteps:
     learned. So a model that has its own ways to learn many events at once, such as one in shards,
     is given many in a call.
 
-    Attributes
-    ----------
-    rows : list of int
-        Of the batch, the events that were predicted.
-    details : list of dict
-        Of their predictions.
-    at : list of int
-        The rows at which events were learned.
-    labels, numbers : list
-        Their labels, and their numbers.
-    delays : list of int
-        Events between each of these and its label.
-    slices : list of float
-        The slice of each, NaN where it has none.
-    again : int
-        How many of these were learned before, with another label.
-    bad : list of BadEvent
-        Labels that would make too many classes.
-    explained : (int, int or None, object), optional
-        The place of an event among the predictions, its number if it is held, and how its
-        prediction was explained.
-
-    From `finish` on also:
-
-    prequential, scored : Prequential
-        The predictions, and the earlier ones of the events that were learned.
-    measured : float64 array (k, 2), or None
-        Whether the regions of the events that were learned held their labels, and their sizes.
-    classes : tuple of labels
-        Those that are known.
-    drifts : list of int
-        Which of these, counted from 1, were the last before experts began anew.
+    From `finish` on `prequential` are the predictions, `scored` the earlier ones of the events that
+    were learned, `measured` (k, 2) tells whether their regions held their labels, and their sizes,
+    `classes` are those that are known, and `drifts` tells which of the learned events, counted from
+    1, were the last before experts began anew.
     """
 
     def __init__(self, work: HoldingModel, taken: Taken) -> None:
@@ -155,15 +121,24 @@ class BatchSteps:
         """A prediction may change the model, as that of one in shards."""
         self._learned = work.model.n_events
         self.rows: list[int] = []
+        """Of the batch, the events that were predicted."""
         self.details: list[dict[str, Any]] = []
+        """Of their predictions."""
         self.at: list[int] = []
+        """The rows at which events were learned, of which what follows is."""
         self.labels: list[Any] = []
         self.numbers: list[int] = []
         self.delays: list[int] = []
+        """Events between each of these and its label."""
         self.slices: list[float] = []
+        """NaN where one has none."""
         self.again = 0
+        """How many of these were learned before, with another label."""
         self.bad: list[BadEvent] = []
+        """Labels that would make too many classes."""
         self.explained: tuple[int, int | None, Any] | None = None
+        """The place of an event among the predictions, its number if it is held, and how its
+        prediction was explained."""
         self._said: list[Prequential] = []
         self._scored: list[Prequential] = []
         self._measured: list[Floats] = []
