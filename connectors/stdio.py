@@ -17,16 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from connectors.base import (
-    URL,
-    Chunk,
-    Connector,
-    Output,
-    Sink,
-    Source,
-    SourceBase,
-    Trouble,
-)
+from connectors.base import URL, Chunk, Connector, Output, Sink, Source, SourceBase, Trouble
 from connectors.errors import BadRecord, BadURL, OffsetOutOfRange, Unavailable
 from connectors.files.records import RecordCutter, TextForm
 from connectors.files.sinks import as_json_line
@@ -172,13 +163,7 @@ def _writing() -> Iterator[None]:
         raise Unavailable(f"standard output cannot be written: {why}") from error
 
 
-def _stdin(
-    url: URL,
-    *,
-    encoding: str = "json",
-    delimiter: str = "",
-    decimal: str = ".",
-) -> Source:
+def _stdin(url: URL, *, encoding: str = "json", delimiter: str = "", decimal: str = ".") -> Source:
     _nothing_more(url)
     if encoding not in ("json", "csv"):
         raise BadURL(f"{url.text!r}: encoding is json or csv, not {encoding!r}")

@@ -103,12 +103,7 @@ def _ndjson_source(url: URL, *, follow: bool = False) -> Source:
 
 
 def _csv_source(
-    url: URL,
-    *,
-    follow: bool = False,
-    delimiter: str = "",
-    decimal: str = ".",
-    encoding: str = "",
+    url: URL, *, follow: bool = False, delimiter: str = "", decimal: str = ".", encoding: str = ""
 ) -> Source:
     path = path_of(url)
     if plain_suffix(path) in (".ndjson", ".jsonl"):

@@ -189,11 +189,7 @@ class _Reader:
     """
 
     def __init__(
-        self,
-        consumer: Consumer,
-        links: Links,
-        cluster: Cluster,
-        reading: Reading,
+        self, consumer: Consumer, links: Links, cluster: Cluster, reading: Reading
     ) -> None:
         self._consumer, self._cluster = consumer, cluster
         self.connected = links.connected

@@ -15,12 +15,7 @@ from connectors.cells import check_names
 from connectors.errors import Aborted, BadURL, ConnectorError, Revoked
 from connectors.formats import FramedFormat, enveloped, open_format
 from connectors.kafka.client import Gone, Link, Listener, Reader, Reading, Records
-from connectors.kafka.cluster import (
-    TopicWatch,
-    out_of_range,
-    partition_name,
-    split_partition,
-)
+from connectors.kafka.cluster import TopicWatch, out_of_range, partition_name, split_partition
 from connectors.kafka.security import Security
 from connectors.kafka.transaction import Transaction
 from connectors.records import FRAMED

@@ -16,15 +16,7 @@ import msgspec
 from connectors.base import Output
 from connectors.errors import ConnectorError
 from connectors.formats import JSONOutputs
-from connectors.kafka.client import (
-    MAX_UNFLUSHED,
-    Gone,
-    Headers,
-    Link,
-    Reader,
-    Reading,
-    Records,
-)
+from connectors.kafka.client import MAX_UNFLUSHED, Gone, Headers, Link, Reader, Reading, Records
 from connectors.kafka.cluster import partition_name, split_partition
 
 _log = logging.getLogger("streamk.connectors")

@@ -10,11 +10,7 @@ from typing import Any
 
 from connectors.base import Trouble
 from connectors.errors import BadRecord, BadURL, Unavailable
-from connectors.records import (
-    FRAME_BYTES,
-    ReadRecord,
-    schema_id_of,
-)
+from connectors.records import FRAME_BYTES, ReadRecord, schema_id_of
 from connectors.schemas.stores import (
     Away,
     SchemaDirectory,

@@ -28,11 +28,7 @@ from streamk.errors import InvalidInput, StateError
 from streamk.features.columns import Column
 from streamk.learners.common.base import Learner
 from streamk.learners.common.predictor import OwnClasses
-from streamk.learners.common.prequential import (
-    Followed,
-    Prequential,
-    joined_by_class,
-)
+from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
 from streamk.learners.registry import Opening, check_kind, initials, inner, kind_of, other_champion
 from streamk.options import Whole
 from streamk.packing import fingerprint

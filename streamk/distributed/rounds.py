@@ -22,15 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import errors
 from streamk.distributed.actors import Actors, Closing, one_thread_each
-from streamk.distributed.replicas import (
-    Answer,
-    Outcome,
-    ShardBatch,
-    Task,
-    merging,
-    reduced,
-    work,
-)
+from streamk.distributed.replicas import Answer, Outcome, ShardBatch, Task, merging, reduced, work
 from streamk.distributed.sharded import MOST_SHARDS
 from streamk.errors import InvalidInput, StreamkError, WorkerLost
 from streamk.landmarks.selection import check_count

@@ -27,11 +27,7 @@ from streamk.errors import StateError
 from streamk.features.columns import Column
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.predictor import OwnClasses
-from streamk.learners.common.prequential import (
-    Followed,
-    Prequential,
-    joined_by_class,
-)
+from streamk.learners.common.prequential import Followed, Prequential, joined_by_class
 from streamk.learners.registry import check_kind, inner
 from streamk.options import Whole
 from streamk.state import JSON, State
@@ -416,11 +412,7 @@ class Sharded(OwnClasses):
 
     @classmethod
     def from_state(
-        cls,
-        state: State,
-        *,
-        learner: dict[str, Any] | None = None,
-        workers: Workers | None = None,
+        cls, state: State, *, learner: dict[str, Any] | None = None, workers: Workers | None = None
     ) -> Self:
         """Return the learner whose state this is.
 

@@ -24,8 +24,7 @@ _NUMBERS = (int, float, np.number, np.bool_, type(None))
 
 _OPTIONS = {
     "alpha": Real(
-        default=0.01,
-        doc="Probability, at most, that a drift is ever detected where there is none.",
+        default=0.01, doc="Probability, at most, that a drift is ever detected where there is none."
     ),
     "warning": Real(default=0.1, doc="The same of a warning."),
     "reference": Whole(

@@ -387,10 +387,7 @@ class SegmentLog:
         return np.packbits(np.frombuffer(live, np.uint8))
 
     def restore(
-        self,
-        names: Sequence[str],
-        live: NDArray[Any],
-        check: Callable[[HeldRecords], None] | None,
+        self, names: Sequence[str], live: NDArray[Any], check: Callable[[HeldRecords], None] | None
     ) -> None:
         """Go on with the files and rows that `names` and `live` gave.
 

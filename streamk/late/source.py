@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.base import (
-    Chunk,
-    Source,
-    SourceBase,
-    Trouble,
-    Troubled,
-)
+from connectors.base import Chunk, Source, SourceBase, Trouble, Troubled
 from connectors.errors import OffsetOutOfRange
 from streamk.encoding import (
     BadEvent,

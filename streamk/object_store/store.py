@@ -32,12 +32,7 @@ from urllib.parse import urlsplit
 from streamk.declared import listed
 from streamk.engine.checkpoints.files import MANIFEST, Key, as_pass, read_manifest, sealed, writing
 from streamk.engine.checkpoints.reading import MODEL, Checkpoint, epochs
-from streamk.engine.checkpoints.segment_files import (
-    SEGMENTS,
-    SUFFIX,
-    SegmentFiles,
-    read_segment,
-)
+from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, SegmentFiles, read_segment
 from streamk.engine.checkpoints.store import Fenced, Store
 from streamk.engine.order.sequence import IdleAdvance
 from streamk.errors import EngineError, InvalidInput, StateError

@@ -29,13 +29,7 @@ from streamk.engine.training.options import Details
 from streamk.errors import InvalidInput
 from streamk.serving.answers import Answers, RefusedEvents, split
 from streamk.serving.monitoring import Requests
-from streamk.serving.pages import (
-    Guard,
-    PageHistory,
-    as_json,
-    guarded,
-    page_routes,
-)
+from streamk.serving.pages import Guard, PageHistory, as_json, guarded, page_routes
 from streamk.trained import Following, TrainedModel
 
 _EVENT = {

@@ -127,8 +127,7 @@ def _check_site(request: Request) -> None:
     is_link = request.method in _SAFE and headers.get("sec-fetch-mode") == "navigate"
     if foreign and not is_link:
         raise HTTPException(
-            403,
-            "a page of another site may not ask this server; its own server may",
+            403, "a page of another site may not ask this server; its own server may"
         )
 
 
