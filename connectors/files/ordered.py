@@ -347,7 +347,7 @@ class FilesSource(SourceBase, ABC):
 
     def provisional(self, partition: str) -> int | None:
         """Return the position of a last line without a newline; None if there is none."""
-        at = self._now.provisional
+        at = (self._reader or self._now).provisional
         return None if at is None else self._begun[-1][0] + at
 
     def unfinished(self) -> list[str]:
