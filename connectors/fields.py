@@ -51,9 +51,9 @@ class Field:
     """Its number in Protobuf, at least 1: no other field of the record may ever have it."""
     type: Scalar | ListOf | MapOf
     nullable: bool = False
-    """Whether it may be None."""
+    """True if it may be None."""
     optional: bool = False
-    """Whether an output may lack it, which is written as None: it must be nullable."""
+    """True if an output may lack it, which is written as None: it must be nullable."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` where it is optional and not nullable."""

@@ -149,7 +149,7 @@ class _Identity(msgspec.Struct, forbid_unknown_fields=True):
     known: Known | None
     """None if the file was gone before it was taken."""
     ended: bool
-    """Whether it was read to its end."""
+    """True if it was read to its end."""
     done: dict[str, int]
     """Those before it, with their bytes."""
 

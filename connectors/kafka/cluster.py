@@ -187,7 +187,7 @@ class Description(NamedTuple):
     """The answer of brokers about a topic."""
 
     identity: str | None
-    """What another topic of its name does not have; "" where there is no such topic, None where no
+    """Another topic of its name does not have it; "" where there is no such topic, None where no
     broker tells."""
     numbers: Collection[int] = ()
     """Its partitions; none where no broker tells."""

@@ -208,7 +208,7 @@ class _Converters:
 
     def __init__(self) -> None:
         self.values = 0
-        """How many the functions have made of a record so far: two bytes may be a message of a
+        """Number that the functions have made of a record so far: two bytes may be a message of a
         hundred fields that have their defaults."""
         self._made: dict[str, Convert] = {}
 

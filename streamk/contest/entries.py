@@ -128,7 +128,7 @@ class EventScores(NamedTuple):
     """Scores of predictions of n events, two of each, in which less or more is better."""
 
     there: NDArray[np.bool_]
-    """Whether an event has a label, and was predicted (n,)."""
+    """True for an event that has a label, and was predicted (n,)."""
     scores: NDArray[np.float64]
     """Of events without either, anything (n, 2)."""
 

@@ -137,8 +137,8 @@ class Task:
     begun: Mapping[int, State] = field(default_factory=dict)
     """Replicas of shards that learned in this round before, by the number of the shard."""
     merges: bool = True
-    """Whether shards are merged as far as they are the worker's, and those that learned nothing
-    left out; else the state of each shard is handed back."""
+    """Have shards merged as far as they are the worker's, and those that learned nothing left out;
+    else the state of each shard is handed back."""
 
 
 @dataclass
@@ -270,7 +270,7 @@ class ShardRound:
     """A round, as far as it has come."""
 
     base: Common | None
-    """What each shard begins with; None where a learner learns without shards."""
+    """The beginning of each shard; None where a learner learns without shards."""
     before: int
     """Events that the learner had learned at its begin."""
     length: int

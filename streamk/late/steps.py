@@ -133,7 +133,7 @@ class BatchSteps:
         self.slices: list[float] = []
         """NaN where one has none."""
         self.again = 0
-        """How many of these were learned before, with another label."""
+        """Number of these that were learned before, with another label."""
         self.bad: list[BadEvent] = []
         """Labels that would make too many classes."""
         self.explained: tuple[int, int | None, Any] | None = None
