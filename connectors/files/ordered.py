@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
@@ -16,6 +15,7 @@ import numpy as np
 
 from connectors.base import Chunk, SourceBase, Trouble
 from connectors.errors import BadRecord, ConnectorError, OffsetOutOfRange, Unavailable
+from connectors.registry import near
 
 
 class Files:
@@ -63,8 +63,7 @@ def existing_file(path: Path) -> Path:
     if path.is_dir():
         raise Unavailable(f"{path} is a directory, not a file; {path}/* are the files in it")
     names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, names, 1)
-    raise Unavailable(f"no file {path}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    raise Unavailable(f"no file {path}{near(path.name, names)}")
 
 
 _FOLLOW_INTERVAL_S = 0.05

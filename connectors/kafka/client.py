@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import queue
 import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -418,24 +418,21 @@ def answered(request: Callable[[], object], seconds: float) -> bool:
     >>> answered(lambda: None, 1.0), answered(lambda: time.sleep(1.0), 0.01)
     (True, False)
     """
-    outcomes: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    outcome: Future[None] = Future()
 
     def run() -> None:
         try:
             request()
         except Exception as error:
-            outcomes.put(error)
+            outcome.set_exception(error)
         else:
-            outcomes.put(None)
+            outcome.set_result(None)
 
     threading.Thread(target=run, name="streamk-transaction", daemon=True).start()
-    try:
-        outcome = outcomes.get(timeout=seconds)
-    except queue.Empty:
-        return False
-    if outcome is not None:
-        raise outcome
-    return True
+    is_done = bool(wait([outcome], seconds).done)
+    if is_done:
+        outcome.result()
+    return is_done
 
 
 CLIENTS = ("confluent", "kafka-python")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 import logging
 import re
@@ -16,6 +15,7 @@ from typing import NamedTuple, Self
 from connectors.base import URL, Trouble
 from connectors.errors import BadURL, ConnectorError, OffsetOutOfRange, Revoked, Unavailable
 from connectors.kafka.security import Security, diagnose
+from connectors.registry import near
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION = re.compile(rf"({_TOPIC.pattern}):(\d+)")
@@ -175,11 +175,10 @@ class Cluster:
 
     def no_topic(self, topic: str, topics: set[str]) -> Unavailable:
         """The error for a topic that is not there, with the nearest name that is."""
-        near = difflib.get_close_matches(topic, sorted(topics), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = near(topic, sorted(topics))
         return Unavailable(
-            f"there is no topic {topic!r} at {','.join(self.servers)}{hint} "
-            "(or this user may not describe it)"
+            f"there is no topic {topic!r} at {','.join(self.servers)}{hint}, or this user may not"
+            " describe it"
         )
 
 

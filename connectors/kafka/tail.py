@@ -34,19 +34,9 @@ class Standing:
     that was written first stays, and the difference is counted. A prediction marked as a revision
     replaces the record, so it is written unless it says the same.
 
-    Parameters
-    ----------
-    where : str
-        Name of the sink, for messages.
-    held_back : int
-        Most outputs that the sink may have accepted but not written when its process died. So when
-        more outputs in a row than that are not among those held, the rest will not come again:
-        their events are gone, or another process has them.
-
-    Attributes
-    ----------
-    differing : int
-        Outputs that the sink holds with another content than they have now.
+    `where` names the sink, for messages. It may have accepted `held_back` outputs, at most, that
+    were not written when its process died: when more in a row than that are not among those held,
+    the rest will not come again, because their events are gone, or another process has them.
 
     Examples
     --------
@@ -63,6 +53,7 @@ class Standing:
         self._by_key: defaultdict[bytes, list[Place]] = defaultdict(list)
         self._missed = 0
         self.differing = 0
+        """Outputs that the sink holds with another content than they have now."""
 
     def __len__(self) -> int:
         return len(self._found)

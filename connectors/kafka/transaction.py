@@ -5,15 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from connectors.errors import Aborted, BadURL, ConnectorError, Unavailable
-from connectors.kafka.client import Producer, Transacting
+from connectors.kafka.client import Link, Producer, Transacting
 from connectors.kafka.cluster import Fault
-
-if TYPE_CHECKING:
-    from connectors.kafka.sink import KafkaSink
-    from connectors.kafka.source import KafkaSource
 
 _MARGIN = 30.0
 """Seconds that a transaction may take beyond the time in which it is to be committed and that in
@@ -27,6 +23,23 @@ _SURE = 1.0
 def transactional_id(name: str) -> str:
     """Return the transactional identifier for a name of `Transaction.begin_as`."""
     return f"streamk-{name}"
+
+
+class _Member(Protocol):
+    """A `KafkaSource` or a `KafkaSink`, which say what this does."""
+
+    link: Link
+
+    def cluster_id(self) -> str | None: ...
+    def join(self, transaction: Transaction) -> None: ...
+
+
+class _Sink(_Member, Protocol):
+    def write_by(self, producer: Producer) -> None: ...
+    def flush(self) -> None: ...
+    def find_ends(self) -> None: ...
+    def committed(self) -> None: ...
+    def is_alone(self) -> bool: ...
 
 
 class Transaction:
@@ -47,34 +60,22 @@ class Transaction:
     group, told by the refusal of the offsets. Raises `BadURL` if the members are of several
     clusters, clients or users, or if a transaction may take longer than brokers admit by default.
 
-    Parameters
-    ----------
-    sinks : sequence of KafkaSink
-    source : KafkaSource, optional
-        The source whose group's offsets are in it.
-    seconds : float
-        Time in which a transaction is to be committed.
-    delivery_timeout : float
-        Seconds in which the brokers must have taken an output, and a commit.
-
-    Attributes
-    ----------
-    with_offsets : bool
-        Whether it is committed with the offsets of a group.
-    is_open : bool
-        Whether something is in it; also where it is not known what became of it.
+    It has the offsets of the group of the source, if one is given, and is to be committed in so
+    many seconds; in `delivery_timeout` the brokers must have taken an output, and a commit.
     """
 
     def __init__(
         self,
-        sinks: Sequence[KafkaSink],
-        source: KafkaSource | None,
+        sinks: Sequence[_Sink],
+        source: _Member | None,
         *,
         seconds: float,
         delivery_timeout: float,
     ) -> None:
         self.with_offsets = source is not None
+        """It is committed with the offsets of a group."""
         self.is_open = False
+        """Something is in it; also where it is not known what became of it."""
         self._in_doubt = False
         self._sinks = sinks
         self._delivery_timeout = delivery_timeout
@@ -88,7 +89,7 @@ class Transaction:
         self._producer: Producer | None = None
         self._name = ""
         self._fenced: str | None = None
-        members = [*sinks, *(() if source is None else (source,))]
+        members: list[_Member] = [*sinks, *(() if source is None else (source,))]
         self._client, self._cluster = members[0].link
         first = members[0].cluster_id()
         for member in members[1:]:
@@ -209,9 +210,7 @@ class Transaction:
             raise Aborted(str(error)) from None
 
 
-def _check_same(
-    one: KafkaSink | KafkaSource, cluster_id: str | None, other: KafkaSink | KafkaSource
-) -> None:
+def _check_same(one: _Member, cluster_id: str | None, other: _Member) -> None:
     first, second = one.link, other.link
     for what, mine, others in (
         ("client", type(first.client).__name__, type(second.client).__name__),

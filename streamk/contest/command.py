@@ -12,7 +12,7 @@ from typing import Any
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, whole
 from streamk.cli.model_options import learner_header
 from streamk.cli.parts import Header, Making, Part
-from streamk.contest.contest import WINDOW, Contest
+from streamk.contest.contest import WINDOW, Contest, part_of
 from streamk.engine.checkpoints.files import MEMBER, Key, holder, key_of, lock
 from streamk.engine.checkpoints.opening import open_store
 from streamk.engine.checkpoints.places import Location
@@ -144,9 +144,8 @@ class ContestPart(Part):
             return None
         named = {name for name, _ in options.get("challenger", ())}
         names = [each["name"] for each in kept["models"] if each["name"] not in named]
-        if not names or kept["champion"] in names:
-            return learner_header(kept)
-        return learner_header(kept["parts"][f"challenger-{names[0]}"])
+        is_champion = not names or kept["champion"] in names
+        return header_of(kept, kept["champion"] if is_champion else names[0])
 
     def model(self, model: Any, job: Making) -> Any:
         """Return the model with its challengers, if there are any. Raises `UsageError`."""
@@ -183,8 +182,7 @@ def header_of(kept: Header | None, name: str) -> Header | None:
         return None
     if name not in [each["name"] for each in kept["models"]]:
         return None
-    part = "learner" if name == kept["champion"] else f"challenger-{name}"
-    return learner_header(kept["parts"][part])
+    return learner_header(kept["parts"][part_of(name, kept["champion"])])
 
 
 def _named_model(text: str) -> tuple[str, str]:

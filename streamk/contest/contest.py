@@ -360,7 +360,7 @@ class Contest(OwnClasses):
             "classes": list[JSON](self._classes),
         }
         parts = {
-            _part(name, self.champion): learner.state() for name, learner in self.models.items()
+            part_of(name, self.champion): learner.state() for name, learner in self.models.items()
         }
         parts |= {f"entry-{name}": entry.state() for name, entry in self._entries.items()}
         return State.nest(parts, header)
@@ -422,7 +422,7 @@ class Contest(OwnClasses):
             with reading(_OWNER):
                 name = data["name"]
                 check_name(name)
-            part = state.child(_part(name, contest.champion))
+            part = state.child(part_of(name, contest.champion))
             learner = inner(part, (models or {}).get(name), _OWNER)
             kept = state.child(f"entry-{name}")
             contest._entries[name] = Entry.restored(learner, data, kept, contest.window)
@@ -479,7 +479,7 @@ class Contest(OwnClasses):
         self._met(other.classes)
 
 
-def _part(name: str, champion: str) -> str:
+def part_of(name: str, champion: str) -> str:
     """Return the name of the part of a state that has a model."""
     return "learner" if name == champion else f"challenger-{name}"
 

@@ -40,14 +40,8 @@ class WaitingQueue:
     """Entries by their keys, the oldest first: the young in memory, those before on the disk.
 
     What is on the disk is found by `look_up` alone, for all keys of a batch; nothing goes there
-    before `seal`.
-
-    Parameters
-    ----------
-    kind : type
-        Of an entry in a file: a tuple of the key and all but the slot.
-    held : HeldEvents, optional
-        Where entries have their slots; by default they have none.
+    before `seal`. In a file an entry is of a `kind` of tuple: the key and all but the slot. Without
+    `held` they have no slots.
     """
 
     def __init__(self, kind: Any, files: SegmentFiles, held: HeldEvents | None = None) -> None:

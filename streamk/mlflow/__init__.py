@@ -80,6 +80,8 @@ def save_model(
 def log_model(checkpoint: Place, name: str, **options: Any) -> Any:
     """Log the newest model of a job in the active run, and start one if there is none.
 
+    Raises as `save_model` does.
+
     Parameters
     ----------
     checkpoint : path or str
@@ -92,11 +94,6 @@ def log_model(checkpoint: Place, name: str, **options: Any) -> Any:
     Returns
     -------
     mlflow.models.model.ModelInfo
-
-    Raises
-    ------
-    InvalidInput, StateError
-        As of `save_model`.
     """
     mlflow = _imported()
     options = {"name": name, "flavor": sys.modules[__name__], "checkpoint": checkpoint, **options}
