@@ -91,26 +91,17 @@ class Rows(Sequence[tuple[npt.NDArray[np.float64], Any]]):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive events of one partition.
-
-    Attributes
-    ----------
-    partition : str
-    offsets : int64 array (n,)
-        Ascending.
-    timestamps : int64 array (n,)
-        Milliseconds since 1970; the event's ordinal where the source has no time of its own.
-    values : sequence (n,)
-        Raw events, to be read as the source's `encoding` says; slices of it have the same type.
-    keys : list of bytes or None
-        One key an event, where the source has keys.
-    """
+    """Consecutive events of one partition."""
 
     partition: str
     offsets: Int64s
+    """Ascending (n,)."""
     timestamps: Int64s
+    """Milliseconds since 1970; the event's ordinal where the source has no time of its own (n,)."""
     values: Sequence[Any]
+    """Raw events (n,), to be read as the source's `encoding` says; slices have the same type."""
     keys: list[bytes | None] | None = None
+    """One key an event, where the source has keys."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -158,20 +149,14 @@ AssignedCallback = Callable[[tuple[str, ...]], None]
 
 @runtime_checkable
 class Source(Protocol):
-    """A place that events come from; a class of one gets plain answers from `SourceBase`.
-
-    Attributes
-    ----------
-    encoding : str
-        One of `ENCODINGS`.
-    fields : tuple of str, or None
-        The names of the values in one event where the events carry none themselves: the header
-        of a CSV file, the numbers of a float32 record (label included), the columns of `Rows`
-        (label not included).
-    """
+    """A place that events come from; a class of one gets plain answers from `SourceBase`."""
 
     encoding: str
+    """One of `ENCODINGS`."""
     fields: tuple[str, ...] | None
+    """The names of the values in one event where the events carry none themselves: the header of a
+    CSV file, the numbers of a float32 record (label included), the columns of `Rows` (label not
+    included)."""
 
     @property
     def delimiter(self) -> str:
@@ -384,22 +369,15 @@ class EventLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class URL:
-    """An address taken apart: `scheme:path?option=value&...` or `scheme://host/path?...`.
-
-    Attributes
-    ----------
-    text : str
-        The address without its options, fit to be shown.
-    scheme, host, path : str
-        `host` is what stands between `//` and the next slash, empty without `//`; it may hold
-        several hosts, separated by commas. `path` has no leading slash when there is a host.
-    options : dict of str to str
-    """
+    """An address taken apart: `scheme:path?option=value&...` or `scheme://host/path?...`."""
 
     text: str
+    """The address without its options, fit to be shown."""
     scheme: str
     host: str
+    """The part between `//` and the next slash, several with commas between them; else ""."""
     path: str
+    """It has no leading slash where there is a host."""
     options: Mapping[str, str] = field(default_factory=dict)
 
 

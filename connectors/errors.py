@@ -28,14 +28,7 @@ class Aborted(ConnectorError):
 
 
 class OffsetOutOfRange(ConnectorError):
-    """The wanted position does not exist (any more) in the source.
-
-    Attributes
-    ----------
-    partition : str
-    offset : int
-        The position that was asked for.
-    """
+    """The wanted position, `offset` in `partition`, does not exist (any more) in the source."""
 
     def __init__(self, message: str, *, partition: str, offset: int) -> None:
         super().__init__(message)

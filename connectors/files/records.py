@@ -294,24 +294,16 @@ Record = tuple[bytes, int]
 
 
 class TextForm(NamedTuple):
-    """The form of a text, as its address names it.
-
-    Attributes
-    ----------
-    encoding : "json" or "csv"
-        One JSON object a line or an array of them, or CSV whose first record is the header.
-    delimiter : str or None
-        The character between the cells of CSV; None: it is found in the header.
-    decimal : "." or ","
-        The sign before the fraction of a number in CSV.
-    text_encoding : str or None
-        As Python names it; None: UTF-8, or UTF-16 if the text begins with the mark of that.
-    """
+    """The form of a text, as its address names it."""
 
     encoding: str
+    """JSON, one object a line or an array of them, or CSV whose first record is the header."""
     delimiter: str | None = None
+    """The character between the cells of CSV; None: it is found in the header."""
     decimal: str = "."
+    """The sign before the fraction of a number in CSV, ``.`` or ``,``."""
     text_encoding: str | None = None
+    """As Python names it; None: UTF-8, or UTF-16 if the text begins with the mark of that."""
 
     @classmethod
     def of_csv(cls, delimiter: str, decimal: str, text_encoding: str = "") -> Self:

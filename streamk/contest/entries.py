@@ -266,24 +266,16 @@ _PROMOTIONS = "the promotions of a contest"
 
 @dataclass(frozen=True)
 class Promotion:
-    """One change of the champion.
-
-    Attributes
-    ----------
-    events : int
-        Labelled events before it.
-    champion, former : str
-        The champion from then on, and the one until then.
-    by : "rule", "command" or "rollback"
-    wins, losses : int
-        Of the champion, in the events that it was tested on; 0 where there was no test.
-    """
+    """One change of the champion."""
 
     events: int
+    """Labelled events before it."""
     champion: str
+    """The champion from then on."""
     former: str
     by: Cause
     wins: int = 0
+    """Of the champion, as `losses`, in the events of its test; 0 where there was none."""
     losses: int = 0
 
 

@@ -56,7 +56,10 @@ class ShardsPart(Part):
     def model(self, model: Any, job: Making) -> Any:
         """Return the model, in shards where workers or shards are asked for, or were before."""
         options, own, first = job.options, job.own, job.first
-
+        another = (
+            "begin another job with that model: --start-from"
+            f" {options.get('checkpoint')} --checkpoint ANOTHER"
+        )
         workers, was = options.get("workers", 1), in_shards(own)
         if not (was or "shards" in options or "workers" in options):
             for name in ("round_events", "staleness", "ray"):
@@ -66,8 +69,7 @@ class ShardsPart(Part):
         if own is not None and not was:
             raise UsageError(
                 "this job has a model that was learned without shards; leave --workers and --shards"
-                " out, or begin another job with that model: --start-from"
-                f" {options['checkpoint']} --checkpoint ANOTHER"
+                f" out, or {another}"
             )
         before: Any = first if first is not None and in_shards(first) else {}
         defaults = {
@@ -81,8 +83,7 @@ class ShardsPart(Part):
             if options.get(name, chosen[name]) != chosen[name]:
                 raise UsageError(
                     f"{flag_of(name)} {options[name]}: this job's model has {chosen[name]}; leave"
-                    " the option out, or begin another job with that model: --start-from"
-                    f" {options['checkpoint']} --checkpoint ANOTHER"
+                    f" the option out, or {another}"
                 )
         if workers > chosen["shards"]:
             raise UsageError(

@@ -185,30 +185,21 @@ class ShardedLandmarks(Closing):
 
     Made by `oasis_parallel`. The workers live as long as it does; `close` it, or use it in a
     ``with`` statement, to dismiss them sooner.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    points : float64 array of shape (landmarks, d)
-    indices : int64 array of shape (landmarks,)
-        Rows of the landmarks in all shards put one after the other, in the order chosen.
-    schur : float64 array of shape (landmarks,)
-        Schur complement of each landmark when it was chosen.
-    stopped : str
-        "count", "tolerance", "rounding" (what was left may be rounding) or "all".
-    offsets : int64 array of shape (shards + 1,)
-        Where each shard's rows begin, and how many there are in all.
-    L : float64 array of shape (landmarks, landmarks)
-        Lower triangular factor of the kernel matrix between the landmarks.
     """
 
     kernel: Kernel
     points: Numbers
+    """The landmarks (landmarks, d)."""
     indices: Indices
+    """Rows of the landmarks in all shards put one after the other, in the order chosen."""
     schur: Numbers
+    """Schur complement of each landmark when it was chosen (landmarks,)."""
     stopped: str
+    """"count", "tolerance", "rounding" (what was left may be rounding) or "all"."""
     offsets: Indices
+    """Beginnings of each shard's rows, and how many there are in all (shards + 1,)."""
     L: Numbers
+    """Lower triangular factor of the kernel matrix between them (landmarks, landmarks)."""
     _workers: Actors
 
     def __len__(self) -> int:

@@ -93,21 +93,14 @@ def reduced(
 
 
 class ShardBatch(NamedTuple):
-    """The events of one shard in a round.
-
-    Attributes
-    ----------
-    X : array of shape (n, d)
-    y : sequence of n labels
-        None where a label is not known.
-    columns : sequence of d names, optional
-        Of the columns of X; by default those of the model, in its order. New ones become columns of
-        the model, in which all events so far were zero; in those left out these events are zero.
-    """
+    """The events of one shard in a round, X of shape (n, d)."""
 
     X: ArrayLike
     y: Sequence[Any] | NDArray[Any]
+    """Labels (n,), None where one is not known."""
     columns: Sequence[Column] | None = None
+    """Names (d,); by default those of the model, in its order. New ones become columns of the
+    model, in which all events so far were zero; in those left out these events are zero."""
 
 
 class Answer(NamedTuple):

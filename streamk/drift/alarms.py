@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from connectors.base import Output, Sink
 from connectors.fields import Field, RecordType
+from streamk.declared import reading
 from streamk.drift import EventMMD, RankTest, ShareTest
 from streamk.drift.event_mmd import Cells, from_pairs, to_pairs
 from streamk.drift.rise import Draws, RiseTest
 from streamk.encoding import LoneReader, shortened
 from streamk.engine.order.partitions import Batch
 from streamk.engine.training.beside import Scored
-from streamk.errors import InvalidInput, StateError
 from streamk.learners.common.prequential import Prequential
 from streamk.packing import pack, unpack
 from streamk.state import State
@@ -35,27 +35,21 @@ _BACK = 0.25
 are a little wrong all the time is not told of all the time."""
 _LEAST = 1.0
 """Added to the variance of their sum: that of rare events is far from normal."""
+_OWNER = "what is watched for alarms"
 
 
 class Signal(NamedTuple):
-    """Content of an alarm.
-
-    Attributes
-    ----------
-    value, threshold : float
-        What went beyond what.
-    before, now : float
-        Means of the past, or what was expected, and of the last numbers.
-    column : str or int, optional
-        The one whose distribution has changed most, by its Kolmogorov-Smirnov distance; the means
-        are its own then, and value and threshold one over the p-value and one over its level.
-    """
+    """Content of an alarm: a value went beyond a threshold."""
 
     value: float
     threshold: float
     before: float
+    """Mean of the past, or what was expected."""
     now: float
+    """Mean of the last numbers."""
     column: str | int | None = None
+    """The one whose distribution has changed most, by its Kolmogorov-Smirnov distance; the means
+    are its own then, and value and threshold one over the p-value and one over its level."""
 
 
 class Rise:
@@ -90,11 +84,9 @@ class Rise:
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
-        try:
+        with reading(_OWNER):
             self._last = deque(map(float, data["last"]), maxlen=_RECENT_SCORES)
             self._test = self._test.from_json(data["test"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise _unreadable(error) from error
 
 
 class Bounds:
@@ -151,19 +143,13 @@ class Bounds:
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
-        try:
+        with reading(_OWNER):
             rows = deque((float(a), float(b), float(c)) for a, b, c in data["rows"])
             self._n, self._out = int(data["n"]), data["out"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise _unreadable(error) from error
-        finite = all(math.isfinite(x) for row in rows for x in row)
-        if not finite or len(rows) > self._window or not isinstance(self._out, bool):
-            raise _unreadable("its numbers are out of their domain")
+            finite = all(math.isfinite(x) for row in rows for x in row)
+            if not finite or len(rows) > self._window or not isinstance(self._out, bool):
+                raise ValueError("its numbers are out of their domain")
         self._rows = rows
-
-
-def _unreadable(reason: object) -> StateError:
-    return StateError(f"what is watched for alarms cannot be read: {reason!r}")
 
 
 _BLOCK = 8
@@ -262,7 +248,7 @@ class CovariateWatch:
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Go on where `to_json` was called. Raises `StateError` if the data is not its own."""
-        try:
+        with reading("what is watched of the columns"):
             seen, following, test = int(data["seen"]), int(data["next"]), data["test"]
             packed = base64.b64decode(test["arrays"], validate=True)
             arrays = unpack(packed, "what is watched of the columns")
@@ -270,10 +256,8 @@ class CovariateWatch:
             held, last = (list(map(from_pairs, data[name])) for name in ("held", "last events"))
             if len(held) >= _TOGETHER or len(last) > _RECENT:
                 raise ValueError("it holds more events than it may")
-        except (InvalidInput, KeyError, TypeError, ValueError) as error:
-            raise StateError(f"what is watched of the columns cannot be read: {error!r}") from error
-        if not 0 <= seen <= following <= seen + _BLOCK * (_REST + 2):
-            raise StateError(f"what is watched of the columns has seen {seen} events")
+            if not 0 <= seen <= following <= seen + _BLOCK * (_REST + 2):
+                raise ValueError(f"it has seen {seen} events")
         self._seen, self._next = seen, following
         self._test, self._held, self._recent = found, held, deque(last, maxlen=_RECENT)
 
@@ -434,13 +418,11 @@ class Alarms:
 
         Raises `StateError` if the data is not its own.
         """
-        try:
+        with reading("the alarms"):
             self.counts = {str(kind): int(n) for kind, n in data["counts"].items()}
             saved = dict(data["watches"])
             if data["level"] != self._level:
                 saved.pop("coverage", None)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise StateError(f"the alarms cannot be read: {error!r}") from error
         for kind, watch in self._every.items():
             if kind in saved:
                 watch.restore(saved[kind])

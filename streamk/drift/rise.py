@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from streamk import options
 from streamk.backends import TAG_EVENT, numbered_words
-from streamk.errors import InvalidInput, StateError
+from streamk.declared import reading
+from streamk.errors import InvalidInput
 from streamk.options import Option, Real, Whole
 
 _AHEAD = 1024
@@ -177,18 +178,15 @@ class RiseTest(ABC):
 
         Raises `StateError` if the data is not its own.
         """
-        try:
+        with reading("a test of a rise"):
             test = cls(**{name: data[name] for name in cls.OPTIONS})
             test.n = int(data["n"])
             test._begin([test._checked(float(x)) for x in data["sample"]])
             test._stakes = [float(stake) for stake in data["stakes"]]
-        except (InvalidInput, KeyError, TypeError, ValueError) as error:
-            raise StateError(f"a test of a rise cannot be read: {error!r}") from error
-        fits = len(test._stakes) == len(POWERS) and len(test._sample) <= test.reference
-        if not fits or not all(0.0 <= stake < math.inf for stake in test._stakes):
-            raise StateError("a test of a rise cannot be read: its numbers are out of their domain")
-        if test.n < len(test._sample):
-            raise StateError("a test of a rise cannot be read: it has more numbers than came")
+            fits = all(0.0 <= stake < math.inf for stake in test._stakes)
+            fits = fits and len(test._sample) <= min(test.n, test.reference)
+            if not fits or len(test._stakes) != len(POWERS):
+                raise ValueError("its numbers are out of their domain")
         return test
 
 

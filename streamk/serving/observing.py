@@ -26,22 +26,15 @@ MOST_FIELDS = 256
 
 @dataclass(frozen=True)
 class Explanation:
-    """The effects of fields on a prediction, and the shares of the experts in it.
-
-    Attributes
-    ----------
-    effects : list of Reason
-        The largest first, of `MOST_FIELDS` fields at most; none where the model takes no missing
-        values.
-    is_whole : bool
-        Whether these are the effects of all fields.
-    experts : dict of str to float
-        The shares of the experts, see `MultiKernel.shares`; empty for other models.
-    """
+    """The effects of fields on a prediction, and the shares of the experts in it."""
 
     effects: list[Reason]
+    """The largest first, of `MOST_FIELDS` fields at most; none where the model takes no missing
+    values."""
     is_whole: bool
+    """True if these are the effects of all fields."""
     experts: dict[str, float]
+    """The shares of the experts, see `MultiKernel.shares`; empty for other models."""
 
     @property
     def reasons(self) -> list[dict[str, Any]] | None:
