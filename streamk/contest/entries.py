@@ -130,7 +130,7 @@ class EventScores(NamedTuple):
     there: NDArray[np.bool_]
     """True for an event that has a label, and was predicted (n,)."""
     scores: NDArray[np.float64]
-    """Of events without either, anything (n, 2)."""
+    """Anything, of events without either (n, 2)."""
 
 
 def scored(
@@ -275,7 +275,7 @@ class Promotion:
     former: str
     by: Cause
     wins: int = 0
-    """Of the champion, as `losses`, in the events of its test; 0 where there was none."""
+    """The champion's, as `losses`, in the events of its test; 0 where there was none."""
     losses: int = 0
 
 

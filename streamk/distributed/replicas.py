@@ -120,7 +120,7 @@ class Task:
     state: State
     """The common one, with which every shard begins."""
     placing: Mapping[str, Any]
-    """Of the replicas, see `streamk.learners.Learner.placing`."""
+    """That of the replicas, see `streamk.learners.Learner.placing`."""
     shards: int
     """In all."""
     within: Span
@@ -141,7 +141,7 @@ class Outcome:
     answers: dict[int, Answer] = field(default_factory=dict)
     """By the number of the shard."""
     states: dict[Span, State] = field(default_factory=dict)
-    """Of the largest subtrees that are the worker's own, or of each shard."""
+    """Those of the largest subtrees that are the worker's own, or of each shard."""
 
 
 def work(task: Task) -> Outcome:
@@ -271,7 +271,7 @@ class ShardRound:
     count: int
     """Shards."""
     done: list[State] = field(default_factory=list)
-    """Of the replicas of the shards that ended."""
+    """States of the replicas of the shards that ended."""
     learned: list[int] = field(default_factory=list)
     """Events that each of them learned."""
     position: int = 0

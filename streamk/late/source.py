@@ -197,7 +197,7 @@ class Taken:
     """None of what is bad."""
     labels: list[Any]
     rows: list[int]
-    """Of events the row of `X`."""
+    """Rows of events in `X`."""
     raw: list[Any]
     """The events of `X` as they came (m,)."""
     X: NDArray[np.float64]

@@ -38,7 +38,7 @@ class HoldingModel:
     observer: Watcher | None
     event_fields: EventFields
     number: int = 0
-    """Of the next event to be held."""
+    """That of the next event to be held."""
     sliced_from: int = 0
     """Number of the first event whose slice is of use to this run."""
     regions_from: int = 0
@@ -121,9 +121,9 @@ class BatchSteps:
         """A prediction may change the model, as that of one in shards."""
         self._learned = work.model.n_events
         self.rows: list[int] = []
-        """Of the batch, the events that were predicted."""
+        """Events that were predicted, by their rows in the batch."""
         self.details: list[dict[str, Any]] = []
-        """Of their predictions."""
+        """Those of their predictions."""
         self.at: list[int] = []
         """The rows at which events were learned, of which what follows is."""
         self.labels: list[Any] = []
