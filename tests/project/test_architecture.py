@@ -112,7 +112,6 @@ HEAVY = (
 )
 MAY_LOAD = {
     "connectors.kafka.confluent_client": "confluent_kafka",
-    "connectors.kafka.confluent_reader": "confluent_kafka",
     "connectors.kafka.python_client": "kafka",
     "connectors.schemas.avro": "fastavro",
     "streamk.adapters.river": "river",
