@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
-import io
 import lzma
 import zlib
 from collections.abc import Callable
@@ -51,7 +50,7 @@ def scheme_of(path: Path) -> str | None:
 
 
 def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
-    """Return what is in a file, which is at its beginning: `read`, `seek` from there, and `tell`.
+    """Return what is in a file, which is at its beginning: `read`, and `seek` from there.
 
     Raises `Unavailable` if it is compressed by Zstandard and there is no package for that.
     """
@@ -63,7 +62,7 @@ def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
     return cast("BinaryIO", _Zstandard(file, path)) if first.startswith(_ZSTANDARD) else file
 
 
-class _Zstandard(io.RawIOBase):
+class _Zstandard:
     """Reads the frames of a file, and fails where one is cut, as the package's reader does not.
 
     It goes back by beginning anew.
@@ -87,7 +86,7 @@ class _Zstandard(io.RawIOBase):
         self._ready = self._rest = b""
         self._at = 0
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         """Return the next bytes, at most `size`; none at the end."""
         while not self._ready:
             block = self._rest or self._file.read(_COMPRESSED_BYTES)
@@ -96,7 +95,6 @@ class _Zstandard(io.RawIOBase):
             self._ready = self._decompressed(block)
         if not self._ready and self._frame is not None:
             raise EOFError("the last frame is not complete")
-        size = len(self._ready) if size < 0 else size
         found, self._ready = self._ready[:size], self._ready[size:]
         self._at += len(found)
         return found
@@ -110,18 +108,12 @@ class _Zstandard(io.RawIOBase):
         self._frame, self._rest = (None, frame.unused_data) if frame.eof else (frame, b"")
         return found
 
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+    def seek(self, offset: int) -> None:
         """Go to a byte from the beginning."""
-        assert whence == io.SEEK_SET
         if offset < self._at:
             self._rewind()
         while self._at < offset and self.read(offset - self._at):
             pass
-        return self._at
-
-    def tell(self) -> int:
-        """Return the byte that is read next."""
-        return self._at
 
 
 # --- encodings ------------------------------------------------------------------------------------

@@ -335,9 +335,9 @@ class Sequencer:
     @property
     def exhausted(self) -> bool:
         """True when every partition has ended and nothing is left to take."""
-        return not self.ready and all(
-            buffer.done and not buffer.pending for buffer in self._buffers.values()
-        )
+        if self.ready:
+            return False
+        return all(buffer.done and not buffer.pending for buffer in self._buffers.values())
 
     # --- state ------------------------------------------------------------------------------------
 
