@@ -37,16 +37,11 @@ def _pyarrow() -> Any:
 class ParquetSource(FilesSource):
     """The rows of a Parquet file, or of many, as dicts; one partition.
 
-    The position of an event is its row, counted through all files. Raises `Unavailable` if there is
-    no such file, none in the directory, or no pyarrow; `BadURL` if it is one file and to be
-    followed; and `BadRecord` if one is no Parquet file, or names a column twice.
-
-    Parameters
-    ----------
-    place : Path
-        A file, a pattern with `*`, or a directory: all files `*.parquet` below it.
-    follow : bool
-        Wait for later files. They must be whole when they get their names.
+    The place is a file, a pattern with `*`, or a directory: all files `*.parquet` below it. The
+    position of an event is its row, counted through all files. With `follow` it waits for later
+    files, which must be whole when they get their names. Raises `Unavailable` if there is no such
+    file, none in the directory, or no pyarrow; `BadURL` if it is one file and to be followed; and
+    `BadRecord` if one is no Parquet file, or names a column twice.
     """
 
     encoding = "dict"

@@ -160,14 +160,10 @@ class FilesSource(SourceBase, ABC):
     to its end may be removed; a later one must have a later name. Raises `Unavailable` if there is
     no such file.
 
-    Parameters
-    ----------
-    files : Files
-    follow : bool
-        Wait for more at the end instead of finishing, as `tail -f` does, and for later files where
-        there may be many. A file that is replaced, becomes shorter or is written anew raises
-        `OffsetOutOfRange` once everything in the old one was read; `seek(partition, 0)` then begins
-        with the new one.
+    With `follow` it waits for more at the end instead of finishing, as `tail -f` does, and for
+    later files where there may be many. A file that is replaced, becomes shorter or is written anew
+    raises `OffsetOutOfRange` once everything in the old one was read; `seek(partition, 0)` then
+    begins with the new one.
     """
 
     def __init__(self, files: Files, *, follow: bool) -> None:

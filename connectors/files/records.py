@@ -30,21 +30,12 @@ One that is not closed by then was opened by a stray quote, which must not swall
 class Splitter:
     r"""Cuts bytes, as they come, into lines or into CSV records with newlines in quoted cells.
 
-    Records come without their newline; blank lines are no records, and neither is a first line
-    `sep=;`, which tells the delimiter. A quoted cell that is open at the end of a line is followed
-    to the line that closes it, over 16 times `max_event_bytes` at most; a line with broken quoting
-    is a record of its own. Of a record longer than `max_event_bytes` one byte more than that is
-    kept, enough to be recognised.
-
-    Parameters
-    ----------
-    quoted : bool
-        CSV records instead of lines.
-    max_event_bytes : int
-    delimiter : str, optional
-        The character between cells; else that of the first line, see `connectors.cells`.
-    at : int
-        The byte of the file where the first record begins.
+    CSV is `quoted`, with a delimiter that is given or else that of the first line, see
+    `connectors.cells`. Records come without their newline; blank lines are no records, and neither
+    is a first line `sep=;`, which tells the delimiter. A quoted cell that is open at the end of a
+    line is followed to the line that closes it, over 16 times `max_event_bytes` at most; a line
+    with broken quoting is a record of its own. Of a record longer than `max_event_bytes` one byte
+    more than that is kept, enough to be recognised. The first begins `at` a byte of the file.
 
     Examples
     --------
@@ -172,13 +163,7 @@ class ArraySplitter:
     An element reaches to the comma or bracket after it, those inside of objects, lists and strings
     not counted, so one that is no JSON is an element too. After the array another one may follow,
     or lines. Of an element longer than `max_event_bytes` one byte more than that is kept, enough
-    to be recognised.
-
-    Parameters
-    ----------
-    max_event_bytes : int
-    at : int
-        The byte of the file where the array begins.
+    to be recognised. The array begins `at` a byte of the file.
 
     Examples
     --------

@@ -30,15 +30,9 @@ class SchemaFormat:
     """Framed records of one encoding.
 
     A record is given to its reader only after its schema was asked for (`ready`), so that reading
-    one never waits.
-
-    Parameters
-    ----------
-    store : SchemaStore
-    compile_schema : function of a StoredSchema
-        Returns the schema to read by; raises `BadRecord`. Its `read` reads a framed record, or
-        raises `BadRecord`. With `has_aliases` it is an `AvroSchema`, whose fields may have had
-        other names.
+    one never waits. `compile_schema` makes the schema to read by of a stored one, or raises
+    `BadRecord`, as does its `read` of a framed record. With `has_aliases` it is an `AvroSchema`,
+    whose fields may have had other names.
 
     Examples
     --------

@@ -32,15 +32,9 @@ class ProtobufSchema:
     """A .proto file by whose messages records are read.
 
     The frame of a record goes on with the place of its message in the file: those at the top level
-    are counted from 0, then those inside it. Raises `BadRecord` if protoc refuses the file; the
-    message has its reason.
-
-    Parameters
-    ----------
-    text : str
-        That of the file.
-    references : mapping of str to str, optional
-        Files that it imports, by their names there. Those of ``google/protobuf`` are known.
+    are counted from 0, then those inside it. `references` are files that it imports, by their names
+    there; those of ``google/protobuf`` are known. Raises `BadRecord` if protoc refuses the file;
+    the message has its reason.
     """
 
     has_aliases = False

@@ -28,13 +28,7 @@ Floats = NDArray[np.float64]
 
 
 class Scores:
-    """Means of the two scores of each event, over all events and over the last ones.
-
-    Parameters
-    ----------
-    classification : bool
-    window : int
-        Events that count as the last ones.
+    """Means of the two scores of each event, over all events and over the last, a `window` of them.
 
     Examples
     --------

@@ -41,13 +41,6 @@ def halves(span: Span) -> tuple[Span, Span]:
 def subtrees(within: Span, span: Span) -> Iterator[Span]:
     """Yield the largest subtrees of a tree that lie within some consecutive shards, in their order.
 
-    Parameters
-    ----------
-    within : (int, int)
-        The first shard, and the one after the last.
-    span : (int, int)
-        The same of the whole tree.
-
     Examples
     --------
     >>> list(subtrees((0, 6), (0, 16))), list(subtrees((6, 11), (0, 16)))

@@ -96,14 +96,8 @@ class Bounds:
     that is larger by 1 over the window: where next to no number is expected to be 0, or 1, a single
     one that is must not be beyond it. Every 20 numbers it is looked whether the mean is beyond it;
     that is one alarm, and the next one comes when the mean has come back to a quarter of it
-    meanwhile.
-
-    Parameters
-    ----------
-    window : int, default 1000
-        Numbers in the mean; before that there is no alarm.
-    below : bool, default False
-        Only a mean that is too low is one.
+    meanwhile. Before there are as many numbers as are in the window there is no alarm; with `below`
+    only a mean that is too low is one.
 
     Examples
     --------
@@ -297,19 +291,9 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Alarms:
-    """Watches over a job; each alarm is written once.
+    """Watches over a job; each alarm is written to the sink once.
 
-    Parameters
-    ----------
-    sink : Sink
-        Gets the alarms.
-    level : float, optional
-        Of the intervals or prediction sets, where there are any.
-
-    Attributes
-    ----------
-    counts : dict of str to int
-        Alarms so far, by kind.
+    The level is that of intervals or prediction sets, where there are any.
     """
 
     RECORD = ALARM
@@ -325,6 +309,7 @@ class Alarms:
         self._watches = {kind: watches[kind] for kind in KINDS if kind in watches}
         self._columns = CovariateWatch()
         self.counts: dict[str, int] = {}
+        """Alarms so far, by kind."""
 
     def take(
         self,

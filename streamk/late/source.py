@@ -47,11 +47,8 @@ def _asked(name: str) -> Any:
 class JoinedSource(SourceBase):
     """Two sources as one: its partitions are those of both, with "stream/" or "labels/" before.
 
-    Parameters
-    ----------
-    time : str, optional
-        The field that holds when a record was, see `LateLabels`. A record without one has the
-        timestamp `NEVER`, which moves no clock.
+    The field `time` holds when a record was, see `LateLabels`. A record without one has the
+    timestamp `NEVER`, which moves no clock.
 
     Examples
     --------

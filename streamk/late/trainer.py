@@ -52,12 +52,7 @@ _COUNTS = "records", "labels_read", "labels_bad", "labels_refused"
 class LateTrainer(Trainer):
     """A trainer whose labels come later than the events, from a source of their own.
 
-    Parameters
-    ----------
-    model, source, stream
-        As of `Trainer`; the source is a `JoinedSource`, the stream has a label.
-    **options
-        As of `Trainer`.
+    Its source is a `JoinedSource`, and the stream has a label; all else is as of `Trainer`.
     """
 
     def __init__(

@@ -56,13 +56,8 @@ class StoreUnavailable(OSError):
 class ObjectPath:
     """An object, or all those whose names begin with the same address and a slash.
 
-    Raises `InvalidInput` if it is no such address, holds a password, or needs a package that is
-    missing.
-
-    Parameters
-    ----------
-    address : str
-        ``s3://bucket/job``, or another protocol of fsspec.
+    The address is ``s3://bucket/job``, or one of another protocol of fsspec. Raises `InvalidInput`
+    if it is none, holds a password, or needs a package that is missing.
     """
 
     __slots__ = ("_address", "_key", "_store")
@@ -226,14 +221,9 @@ _START, _SILENCE = "start", "silence"
 
 
 class ObjectStore(Store):
-    """The checkpoints of a job in an object store.
+    """The checkpoints of a job, whose process is alone, in an object store.
 
-    Parameters
-    ----------
-    directory : ObjectPath
-        Of one job, whose process is alone.
-    key : Key, optional
-        What is written is signed with it, and other things are refused.
+    What is written is signed with the key, if there is one, and other things are refused.
     """
 
     path: ObjectPath

@@ -31,11 +31,8 @@ Asked = tuple[Learner, Schema, NDArray[np.float64], Callable[[], Event]]
 class RefusedEvents(InvalidInput):
     """Events of a request that cannot be used.
 
-    Attributes
-    ----------
-    events : list of dict
-        Of each its "index" in the request, the "column" that is wrong, if it is one, and the
-        "reason".
+    `events` has of each its "index" in the request, the "column" that is wrong, if it is one, and
+    the "reason".
     """
 
     def __init__(self, bad: Sequence[BadEvent]) -> None:

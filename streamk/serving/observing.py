@@ -60,16 +60,9 @@ def turn_of(places: Places, number: int) -> Places:
 def explain(
     model: Learner, fields: Fields, x: NDArray[np.float64], event: Event, number: int
 ) -> Explanation:
-    """Explain what a model predicts for an event; it is as it was afterwards.
+    """Explain what a model, of a contest its champion, predicts for an event of these fields.
 
-    Parameters
-    ----------
-    model : Learner
-        Of a contest its champion is meant.
-    event : mapping or None
-        The values of its fields.
-    number : int
-        Of explanations so far, see `turn_of`.
+    It is as it was afterwards. The number of explanations so far is for `turn_of`.
     """
     model = model.predicting
     with model.innermost.aside():

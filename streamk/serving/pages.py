@@ -47,13 +47,8 @@ class Guard:
     A browser asks for any page that is open in it, also for one of another site, and it reaches
     what only this machine can. So what such a page asks is refused. It is told by the browser, by
     the name that led here, and by the kind of a body, which no page may give for another site.
-
-    Parameters
-    ----------
-    token : str, optional
-        None lets everybody ask who is on this machine.
-    answered : function of a path and a status
-        Called after each request.
+    Without a token everybody may ask who is on this machine. `answered` is told path and status of
+    each request.
     """
 
     def __init__(self, token: str | None, answered: Callable[[str, int], None]) -> None:

@@ -320,17 +320,11 @@ def _affordable(connections: int) -> int:
 
 
 class Server:
-    """Serves an application on a socket.
+    """Serves an application on a socket, with so many connections at a time.
 
-    Raises `ssl.SSLError` if the files are no certificate and its key.
-
-    Parameters
-    ----------
-    connections : int, default 1000
-        At a time. A new one takes the place of the one whose client has let us wait longest; where
-        all are at work it has status 503.
-    **tls : path
-        ``ssl_certfile`` and ``ssl_keyfile``, as uvicorn has them.
+    A new one takes the place of the one whose client has let us wait longest; where all are at work
+    it has status 503. `tls` are ``ssl_certfile`` and ``ssl_keyfile``, as uvicorn has them. Raises
+    `ssl.SSLError` if these are no certificate and its key.
     """
 
     def __init__(self, app: Starlette, *, connections: int = 1000, **tls: Any) -> None:
