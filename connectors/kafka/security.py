@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import ssl
 import struct
@@ -196,10 +197,10 @@ def _read(file: Path) -> dict[str, Any]:
         line = line.strip()
         if not line or line[0] in "#!":
             continue
-        ends = [i for i in (line.find("="), line.find(":")) if i >= 0]
-        if not ends:
+        key, *value = re.split("[=:]", line, maxsplit=1)
+        if not value:
             raise BadURL(f"security file {file}, line {number}: expected `key = value`")
-        pairs[line[: min(ends)].strip()] = line[min(ends) + 1 :].strip()
+        pairs[key.strip()] = value[0].strip()
     return pairs
 
 

@@ -333,8 +333,7 @@ class Alarms:
             numbers = np.clip(1.0 - _confidences(said, classes), 0.0, 1.0)
             found += self._watched("confidence", rows, numbers)
         found += self._of_scored(classes, scored)
-        order = {kind: place for place, kind in enumerate(KINDS)}
-        found.sort(key=lambda one: (one[0], order[one[1]]))
+        found.sort(key=lambda one: (one[0], KINDS.index(one[1])))
         if found:
             self._sink.write([self._output(batch, first, *one) for one in found])
 
