@@ -235,7 +235,7 @@ class NamedDecoder(Decoder):
 
     def _reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
         if self._encoding == "csv":
-            return self._csv_reading, read_none
+            return self._csv_reading(), read_none
         if self._encoding == "dict":
             return dict_reading(names)
         kinds, absent = self._kinds_read()
@@ -247,13 +247,24 @@ class NamedDecoder(Decoder):
         kinds = {name: kind for name, kind in self.table.kinds.items() if name not in self._ignore}
         return kinds, float("nan") if self._missing else 0.0
 
-    def _csv_reading(self, value: bytes) -> Sequence[Any]:
-        if len(value) > self._max:
-            raise ValueError
-        cells = read_csv_cells(value, self._delimiter)
-        if len(cells) != len(self._fields or ()) or any(cells[at] for at in self._unknown):
-            raise ValueError
-        return cells
+    def _csv_reading(self) -> Read:
+        """Return the function from a record to its cells, one call for most of them."""
+        width, unknown = len(self._fields or ()), self._unknown
+        most, delimiter = self._max, self._delimiter
+
+        def read(value: bytes) -> Sequence[Any]:
+            if len(value) > most:
+                raise ValueError
+            text = value.decode()
+            if '"' in text or "\r" in text or "\n" in text:
+                cells = read_csv_cells(value, delimiter)
+            else:
+                cells = text.split(delimiter)
+            if len(cells) != width or (unknown and any(cells[at] for at in unknown)):
+                raise ValueError
+            return cells
+
+        return read
 
     def _quick(self, values: Sequence[Any], start: int) -> tuple[Rowset, list[int]]:
         """The events from `start` on that can go the fast way, and the index of the others."""
