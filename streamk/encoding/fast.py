@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
@@ -16,11 +17,6 @@ from streamk.encoding.values import AS_NUMBERS, Moment, Name
 
 Read = Callable[[Any], Sequence[Any]]
 ReadAll = Callable[[Sequence[Any]], list[Sequence[Any]] | None]
-
-
-def opens(value: Any) -> bool:
-    """Return whether a value is bytes that begin with a brace."""
-    return type(value) is bytes and value[:1] == b"{"
 
 
 def read_none(_values: Sequence[Any]) -> None:
@@ -171,7 +167,8 @@ def json_reading(
         Fields are no objects here. So where there are as many objects as braces and events, and
         each event begins with a brace, that is where an object begins, and none else does.
         """
-        if not all(map(opens, values)) or max(map(len, values)) > most:
+        is_odd = set(map(type, values)) != {bytes} or max(map(len, values)) > most
+        if is_odd or not all(map(bytes.startswith, values, repeat(b"{"))):
             return None
         text = b",".join(values)
         if text.count(b"{") != len(values):

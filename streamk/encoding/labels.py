@@ -113,17 +113,21 @@ class LabelReader:
             except KeyError:
                 return None
         if kinds == {str}:
-            if any("_" in text for text in labels if text is not None):
+            if "_" in "".join(filter(None, labels)):
                 return None
             try:
                 labels = [None if text is None else float(text) for text in labels]
             except ValueError:
                 return None
-        elif not kinds <= self._exact or (int in kinds and not _all_classes(labels)):
+            kinds = {float}
+        elif self._type != "float" and int in kinds and not _all_classes(labels):
             return None
-        if self._type == "float" and not _all_quantities(labels):
-            return None
-        return labels if self._classes is None else None
+        if self._type == "float":
+            # An int is looked at before it is made a float, as it may be too large for one.
+            if not kinds <= {int, float} or not _all_quantities(labels):
+                return None
+            labels, kinds = [None if x is None else float(x) for x in labels], {float}
+        return labels if kinds <= self._exact and self._classes is None else None
 
     def _label(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -187,7 +191,7 @@ class LabelReader:
 
 
 def _all_quantities(labels: list[Any]) -> bool:
-    return all(value is None or abs(value) <= LARGEST_LABEL for value in labels)
+    return not [x for x in labels if x is not None and not abs(x) <= LARGEST_LABEL]
 
 
 def _all_classes(labels: list[Any]) -> bool:
