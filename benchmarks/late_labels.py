@@ -145,8 +145,8 @@ def one_run(model: str, held: int, run: int, order: str, events: int) -> dict[st
 
     trainer = make_trainer(made(), held)
     for batch in (*filling(BATCH), *steady(BATCH, 512, run)):
-        trainer.take(batch)  # what is compiled or made at first
-    trainer.settle()
+        trainer.process(batch)  # what is compiled or made at first
+    trainer.drain()
     trainer.close()
     with tempfile.TemporaryDirectory() as directory:
         store = DirectoryStore(directory, alone=True)
@@ -198,8 +198,8 @@ def _seconds(trainer: Any, batches: Iterable[Batch]) -> tuple[float, float]:
     while some := list(islice(left, _AT_ONCE)):
         began = _now()
         for batch in some:
-            trainer.take(batch)
-        trainer.settle()  # so that nothing goes on while the next ones are made
+            trainer.process(batch)
+        trainer.drain()  # so that nothing goes on while the next ones are made
         spent += _now() - began
     return float(spent[0]), float(spent[1])
 

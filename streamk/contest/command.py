@@ -86,7 +86,7 @@ def _found(store: Store) -> Checkpoint | None:
     found = store.find()
     while found is not None and not store.own():
         found = store.find()
-    if found is not None and store.noted():
+    if found is not None and store.read_passes():
         raise EngineError(
             f"{store.path}: the job was ended after {found.path.name} was written, and has to be"
             " started and stopped once more before its champion can be changed"

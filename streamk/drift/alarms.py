@@ -311,7 +311,7 @@ class Alarms:
         self.counts: dict[str, int] = {}
         """Alarms so far, by kind."""
 
-    def take(
+    def watch(
         self,
         batch: Batch,
         first: int,
@@ -320,7 +320,7 @@ class Alarms:
         scored: Scored,
         alone: LoneReader,
     ) -> None:
-        """Take in a batch, and write the alarms in it.
+        """Watch a batch, and write the alarms in it.
 
         `first` is the number of its first event in the job, from 1 on; `classes` are those of the
         probabilities, `predicted` has the rows (n,) of events that were predicted, `scored` those

@@ -123,7 +123,7 @@ class Display:
         """
         if self._on_progress is None:
             return
-        trainer.settle()
+        trainer.drain()
         lag, sequencer = source.lag(), feed.sequencer
         lag = None if lag is None else lag + sequencer.buffered
         rate = self._pace.rate(sequencer.events)
@@ -155,7 +155,7 @@ def _snapshot(
     epoch: int | None,
     trouble: str | None,
 ) -> Snapshot:
-    """Return where a run stands, whose trainer has settled."""
+    """Return where a run stands, whose trainer is drained."""
     counts, metrics, model = trainer.counts, trainer.metrics, trainer.model
     return Snapshot(
         events=events,

@@ -21,7 +21,7 @@ from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.display import Display, HealthMonitor
 from streamk.engine.order.feed import Feed, Order
 from streamk.engine.progress import Pace
-from streamk.engine.recovery.coordinator import CheckpointCoordinator
+from streamk.engine.recovery.coordinator import CheckpointCoordinator, NotAssigned
 from streamk.engine.recovery.group import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
 from streamk.engine.saving import Again, Saving
@@ -179,7 +179,7 @@ class Engine:
             while stopped is None:
                 try:
                     stopped = self._ended()
-                except Aborted as error:
+                except (Aborted, NotAssigned) as error:
                     again.go_back(error)
             self._coordinator.release()
             self._show(last=True)
@@ -217,7 +217,7 @@ class Engine:
         if store is not None:
             slot.callback(store.close)
             self._trainer.hold_in(store.segments)
-            self._feed.journal = store.note
+            self._feed.write_passes = store.write_passes
         self._coordinator = CheckpointCoordinator(
             store,
             self._source,
@@ -237,7 +237,7 @@ class Engine:
         """Run, and save at the end; None if the group refused that and the run went back."""
         stopped, trainer = self._loop(), self._trainer
         if stopped == "request":
-            trainer.settle()
+            trainer.drain()
         else:
             trainer.check()
         trainer.tell()
@@ -253,16 +253,16 @@ class Engine:
             if most is not None and sequencer.events >= most:
                 return "max_events"
             if sequencer.ready:
-                self._take()
+                self._process_ready()
             elif self._feed.exhausted:
                 if not self._feed.last:
                     return "end"
                 self._save_before_last()
             else:
                 # What is learned at the moment is written once nothing more is there at once.
-                self._feed.poll(_POLL_SECONDS if trainer.settled else 0.0)
+                self._feed.poll(_POLL_SECONDS if trainer.drained else 0.0)
                 if not self._feed.sequencer.ready:
-                    trainer.settle()
+                    trainer.drain()
             if saving.is_overdue:
                 saving.save(sequencer.events)
             if self._display.due:
@@ -271,21 +271,21 @@ class Engine:
                 self._renew(self._fixed.newer)
         return "request"
 
-    def _take(self) -> None:
+    def _process_ready(self) -> None:
         """Take the next events, and save where a checkpoint is due after them."""
-        share, ready = self._share(), -1
+        many, ready = self._how_many(), -1
         # Where more than usual are wanted at once, read on while more are there at once.
-        while share > _MOST and ready < self._feed.sequencer.ready < share:
+        while many > _MOST and ready < self._feed.sequencer.ready < many:
             ready = self._feed.sequencer.ready
             self._feed.poll(0.0)
-            share = self._share()
+            many = self._how_many()
         sequencer = self._feed.sequencer  # only now: a rebalance may have replaced or emptied it
-        if sequencer.ready and share > 0:
-            self._trainer.take(sequencer.take(share))
+        if sequencer.ready and many > 0:
+            self._trainer.process(sequencer.take(many))
             if self._saving.is_due(sequencer.events):
                 self._saving.save(sequencer.events)
 
-    def _share(self) -> int:
+    def _how_many(self) -> int:
         """Return how many events to take at once: up to a checkpoint, or the last one."""
         events, every = self._feed.sequencer.events, self._checkpoints.every
         most = min(max(_MOST, self._trainer.events_left), every - events % every)

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from connectors.errors import Aborted, ConnectorError, Revoked, Unavailable
+from connectors.errors import Aborted, Revoked, Unavailable
 from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.checkpoints.store import NotSaved
 from streamk.engine.order.feed import Feed
-from streamk.engine.recovery.coordinator import CheckpointCoordinator
+from streamk.engine.recovery.coordinator import CheckpointCoordinator, NotAssigned
 
 _PATIENCE = 180.0
 """Seconds without a commit after which a run ends."""
@@ -20,9 +20,10 @@ _REST = 0.5
 
 
 class Again:
-    """Has a run go on from its last committed checkpoint where a transaction was aborted.
+    """Has a run go on from its last committed checkpoint.
 
-    `stopping` tells whether the run was asked to stop.
+    That is where a transaction was aborted, or partitions came while no checkpoint could be
+    written. `stopping` tells whether the run was asked to stop.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class Again:
         self._coordinator, self._feed, self._stopping = coordinator, feed, stopping
         self._commits, self._since = -1, 0.0
 
-    def go_back(self, error: ConnectorError) -> None:
+    def go_back(self, error: Exception) -> None:
         """Go back. Raises the last error where nothing could be committed for too long."""
         if self._coordinator.commits != self._commits:
             self._commits, self._since = self._coordinator.commits, time.monotonic()
@@ -40,11 +41,11 @@ class Again:
                 raise error
             try:
                 self._coordinator.go_back(error)
-            except (Aborted, Unavailable) as again:
+            except (Aborted, Unavailable, NotAssigned) as again:
                 error = again
             else:
                 return
-            with suppress(Aborted, Unavailable):
+            with suppress(Aborted, Unavailable, NotAssigned):
                 self._feed.poll(_REST)  # what the group has to say comes there
 
 

@@ -17,7 +17,7 @@ from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
 from streamk.encoding import BadEvent, Schema
 from streamk.engine.checkpoints.segment_files import SegmentFiles, is_name
 from streamk.engine.order.partitions import Batch
-from streamk.engine.training.bad_events import Fates, check_sum, complaint
+from streamk.engine.training.bad_events import Fates, check_all_counted, complaint
 from streamk.engine.training.beside import Scored
 from streamk.engine.training.fields import NameCheck
 from streamk.engine.training.learning import check_task
@@ -144,7 +144,7 @@ class LateTrainer(Trainer):
 
     # --- events and labels ------------------------------------------------------------------------
 
-    def take(self, batch: Batch) -> None:
+    def process(self, batch: Batch) -> None:
         """Take the next events and labels apart and have them followed; emit those before.
 
         Raises `EngineError` as `Trainer.take`.
@@ -153,7 +153,7 @@ class LateTrainer(Trainer):
         try:
             some = self._reader.read(batch, self._decoder)
         except BadRecord as error:
-            self.settle()
+            self.drain()
             raise EngineError(f"events {batch.span} cannot be read: {error}") from error
         if not self.model.takes_missing:
             some.X = np.nan_to_num(some.X)
@@ -171,7 +171,7 @@ class LateTrainer(Trainer):
         learn = partial(follow, self._work, self._join, some)
         self._hand_over(some.batch, learn, partial(self._write, some))
         if refused is not None:
-            self.settle()
+            self.drain()
             raise EngineError(complaint(whole, refused))
 
     def _write(self, taken: Taken, followed: Callable[[], BatchSteps]) -> None:
@@ -205,7 +205,7 @@ class LateTrainer(Trainer):
         scored = Scored(at, found.scored, found.labels, found.measured, found.delays)
         if self.alarms is not None:
             told = rows, found.prequential
-            self.alarms.take(batch, first, found.classes, told, scored, self._alone)
+            self.alarms.watch(batch, first, found.classes, told, scored, self._alone)
         slices = None if self._scoring.slice is None else np.array(found.slices)
         self._scoring.add(learned, found.classes, scored, slices)
         self._check_share(taken, bad)
@@ -236,7 +236,7 @@ class LateTrainer(Trainer):
 
     def check(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
-        self.settle()
+        self.drain()
         lacking = self._lacking
         if lacking and self._labels_good and self._events and not self.fates.too_late:
             raise InvalidInput(lacking)
@@ -244,7 +244,7 @@ class LateTrainer(Trainer):
         fates = self.fates
         bad = self.counts.n_bad - self._labels_refused
         known = fates.events + fates.labels + bad + self.counts.tombstones
-        check_sum(self._records, known, "of events and labels")
+        check_all_counted(self._records, known, "of events and labels")
         if self._labels_read and not self._labels_good:
             raise InvalidInput(
                 f"none of the {self._labels_read} labels can be used, the first record because:"
@@ -376,12 +376,12 @@ class LateTrainer(Trainer):
             found, _ = taken(_SAID, arrays, {}, _OWNER)
             model.restore_held_predictions(found["said_of"], found["said_by_parts"])
 
-    def start_from(self, data: Mapping[str, Any], model: Learner) -> None:
+    def use_model(self, data: Mapping[str, Any], model: Learner) -> None:
         """Go on with a model and its columns; nothing is held then.
 
         Raises `StateError` if the data does not fit.
         """
-        super().start_from(data, model)
+        super().use_model(data, model)
         self._begin()
 
 

@@ -34,7 +34,7 @@ from streamk.engine.checkpoints.files import MANIFEST, Key, as_pass, read_manife
 from streamk.engine.checkpoints.reading import MODEL, Checkpoint, epochs
 from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, SegmentFiles, read_segment
 from streamk.engine.checkpoints.store import Fenced, Store
-from streamk.engine.order.sequence import IdleAdvance
+from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.packing import Parts, canonical
 
@@ -286,12 +286,12 @@ class ObjectStore(Store):
         """Return none: a store is of one job."""
         return []
 
-    def noted(self) -> list[IdleAdvance]:
+    def read_passes(self) -> list[Pass]:
         """Return what was noted since the current epoch, after later ones too.
 
         Raises `StateError` if that is damaged, and `OSError` if the store is away.
         """
-        passes: list[IdleAdvance] = []
+        passes: list[Pass] = []
         for number in epochs(self.path):
             found = (self.path / f"{number:08d}").sizes() if number > self.epoch else {}
             if MANIFEST not in found or MODEL in found:
@@ -306,7 +306,7 @@ class ObjectStore(Store):
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def note(self, passes: Iterable[IdleAdvance]) -> None:
+    def write_passes(self, passes: Iterable[Pass]) -> None:
         """Note what was decided since the current epoch; it is in the store when this returns.
 
         Raises `EngineError` if it cannot be written, and `Fenced` if another job has begun to

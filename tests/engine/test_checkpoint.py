@@ -28,7 +28,7 @@ from streamk.engine import Key, Untrusted, newest_checkpoint
 from streamk.engine.checkpoints import reading
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.reading import Checkpoint, read_checkpoint
-from streamk.engine.order.sequence import IdleAdvance
+from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.packing import fingerprint
 from streamk.state import State
@@ -83,7 +83,7 @@ def test_it_comes_back_as_it_was(store: DirectoryStore) -> None:
 def test_the_last_ones_are_kept(store: DirectoryStore) -> None:
     for epoch in range(1, 6):
         assert store.save({"epoch": epoch}, state()) == epoch
-        store.note([IdleAdvance("p", epoch, 0)])
+        store.write_passes([Pass("p", epoch, 0)])
     assert names(store.path) == [
         "00000004",
         "00000004.journal",
@@ -135,7 +135,7 @@ def test_a_job_that_is_alone_has_one_slot(store: DirectoryStore) -> None:
 
 def test_only_the_owner_can_read_what_is_kept(store: DirectoryStore) -> None:
     store.save({}, state())
-    store.note([IdleAdvance("p", 1, 2)])
+    store.write_passes([Pass("p", 1, 2)])
     for path in store.path.rglob("*"):
         if path.is_file():
             assert path.stat().st_mode & 0o077 == 0, path
@@ -171,11 +171,11 @@ def test_what_lies_about_under_a_temporary_name_is_removed_and_links_are_not_fol
 @pytest.mark.parametrize("line", ['["p", "1", 2]', "[1]", '{"p": 1}', '["p", 1, true]', "null"])
 def test_a_journal_of_wrong_types_is_told_with_its_line(store: DirectoryStore, line: str) -> None:
     store.save({}, state())
-    store.note([IdleAdvance("p", 1, 2)])
+    store.write_passes([Pass("p", 1, 2)])
     with (store.path / "00000001.journal").open("a") as file:
         file.write(f"{zlib.crc32(line.encode()):08x} {line}\n")
     with pytest.raises(StateError, match="line 2 is no partition, offset and clock"):
-        store.noted()
+        store.read_passes()
 
 
 def two(store: DirectoryStore) -> Path:
@@ -335,39 +335,39 @@ def test_unusable_directory(tmp_path: Path) -> None:
 
 
 def test_journal(store: DirectoryStore) -> None:
-    passes = [IdleAdvance("topic-0", 5, 100), IdleAdvance("tö pic", 6, -3)]
+    passes = [Pass("topic-0", 5, 100), Pass("tö pic", 6, -3)]
     store.save({}, state())
-    assert store.noted() == []
-    store.note(passes[:1])
+    assert store.read_passes() == []
+    store.write_passes(passes[:1])
     store.save({}, state())
-    store.note(passes[1:])
-    assert store.noted() == passes[1:]
+    store.write_passes(passes[1:])
+    assert store.read_passes() == passes[1:]
     store.open(
         lambda found: found.epoch == 1
     )  # an older epoch: what was decided after it still holds
-    assert store.noted() == passes
+    assert store.read_passes() == passes
 
 
 def test_a_torn_last_line_of_the_journal_is_dropped(store: DirectoryStore) -> None:
-    passes = [IdleAdvance("a", 5, 100), IdleAdvance("b", 6, 200)]
+    passes = [Pass("a", 5, 100), Pass("b", 6, 200)]
     store.save({}, state())
-    store.note(passes)
+    store.write_passes(passes)
     path = store.path / "00000001.journal"
     whole = path.read_bytes()
     for cut in range(len(whole)):
         path.write_bytes(whole[:cut])
-        assert store.noted() == passes[: whole[:cut].count(b"\n")]
-        store.note([IdleAdvance("c", 1, 1)])
-        assert store.noted()[-1] == IdleAdvance("c", 1, 1)
+        assert store.read_passes() == passes[: whole[:cut].count(b"\n")]
+        store.write_passes([Pass("c", 1, 1)])
+        assert store.read_passes()[-1] == Pass("c", 1, 1)
 
 
 def test_a_damaged_journal_is_refused(store: DirectoryStore) -> None:
     store.save({}, state())
-    store.note([IdleAdvance("a", 5, 100), IdleAdvance("b", 6, 200)])
+    store.write_passes([Pass("a", 5, 100), Pass("b", 6, 200)])
     path = store.path / "00000001.journal"
     path.write_bytes(path.read_bytes().replace(b"100", b"900"))
     with pytest.raises(StateError, match=r"journal: is damaged in line 1"):
-        store.noted()
+        store.read_passes()
 
 
 # --- signatures -----------------------------------------------------------------------------------
@@ -529,7 +529,7 @@ def test_a_dead_member_that_did_not_sign_is_not_taken_over(tmp_path: Path, key: 
 
 # --- the journal --------------------------------------------------------------------------------
 
-PASSES = [IdleAdvance("t:0", 5, 100), IdleAdvance("t:1", 6, 200), IdleAdvance("t:2", 7, 300)]
+PASSES = [Pass("t:0", 5, 100), Pass("t:1", 6, 200), Pass("t:2", 7, 300)]
 
 
 def signed_store(directory: Path, key: Path | None) -> DirectoryStore:
@@ -541,26 +541,26 @@ def signed_store(directory: Path, key: Path | None) -> DirectoryStore:
 
 def test_a_signed_journal_is_read_back(tmp_path: Path, key: Path) -> None:
     store = signed_store(tmp_path / "state", key)
-    store.note(PASSES[:1])
+    store.write_passes(PASSES[:1])
     store.close()
     store = signed_store(tmp_path / "state", key)
-    store.note(PASSES[1:])
-    assert store.noted() == PASSES
+    store.write_passes(PASSES[1:])
+    assert store.read_passes() == PASSES
     path = store.path / "00000001.journal"
     path.write_bytes(path.read_bytes()[:-3])  # as a crash leaves it
-    assert store.noted() == PASSES[:2]
-    store.note(PASSES[2:])
-    assert store.noted() == PASSES
+    assert store.read_passes() == PASSES[:2]
+    store.write_passes(PASSES[2:])
+    assert store.read_passes() == PASSES
     store.close()
 
 
 def test_lines_of_others_in_a_signed_journal_are_refused(tmp_path: Path, key: Path) -> None:
     store = signed_store(tmp_path / "state", key)
-    store.note(PASSES)
+    store.write_passes(PASSES)
     path = store.path / "00000001.journal"
     first, second, third = path.read_bytes().splitlines(keepends=True)
     other = signed_store(tmp_path / "other", None)
-    other.note(PASSES[:1])
+    other.write_passes(PASSES[:1])
     unsigned = (other.path / "00000001.journal").read_bytes()
     for lines in (
         [unsigned],
@@ -572,14 +572,14 @@ def test_lines_of_others_in_a_signed_journal_are_refused(tmp_path: Path, key: Pa
     ):
         path.write_bytes(b"".join(lines))
         with pytest.raises(Untrusted, match=r"journal: line \d is not signed with .*/key"):
-            store.noted()
+            store.read_passes()
     path.write_bytes(first + second + third)
     path.rename(store.path / "00000002.journal")  # of another epoch
     with pytest.raises(Untrusted, match="line 1 is not signed"):
-        store.noted()
+        store.read_passes()
     (other.path / "00000001.journal").write_bytes(first)
     with pytest.raises(Untrusted, match="line 1 is signed; give the key"):
-        other.noted()
+        other.read_passes()
     store.close()
     other.close()
 

@@ -17,9 +17,11 @@ from connectors.errors import ConnectorError, Revoked
 from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_sink
 from streamk.contest import Contest
-from streamk.engine import Report, newest_checkpoint
+from streamk.engine import Report, newest_checkpoint, saving
+from streamk.engine.checkpoints import directory_store
 from streamk.engine.checkpoints.files import lock
 from streamk.engine.recovery.group import Owner, contents
+from streamk.errors import EngineError
 from streamk.learners import Scaled, from_state
 
 N = 400
@@ -226,6 +228,82 @@ def test_what_was_not_committed_is_unlearned(tmp_path: Path) -> None:
     plain = run(tmp_path / "plain", {}, ALL)
     assert report.counts.learned == N
     assert same_model(report.model, plain.model)
+
+
+class Disk:
+    """A disk that is full for the next writes of checkpoints."""
+
+    def __init__(self, patched: pytest.MonkeyPatch) -> None:
+        self._write, self.refused = directory_store.write_file, 0
+        patched.setattr(directory_store, "write_file", self.write)
+
+    def write(self, path: Path, data: Any) -> None:
+        if self.refused > 0:
+            self.refused -= 1
+            raise OSError(28, "No space left on device")
+        self._write(path, data)
+
+    def rebalances(self, partitions: tuple[str, ...], refused: int) -> Callable[[Member], None]:
+        def change(member: Member) -> None:
+            self.refused = refused
+            member.rebalance(partitions)
+
+        return change
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3])
+def test_a_rebalance_while_the_disk_is_full_costs_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    refused: int,
+) -> None:
+    """Learned events that cannot be saved are learned again by whoever gets their partitions."""
+    monkeypatch.setattr(saving, "_REST", 0.0)
+    script = {6: Disk(monkeypatch).rebalances(ALL, refused)}
+    sink = MemorySink()
+    report = run(tmp_path, {}, ALL, script, checkpoint_every=10 * BATCH, sink=sink)
+    plain = run(tmp_path / "plain", {}, ALL)
+    assert report.counts == plain.counts
+    assert report.learned == plain.learned
+    assert same_model(report.model, plain.model)
+    positions = [(output.partition, output.offset) for output in sink.outputs]
+    assert len(positions) == len(set(positions)) == N
+    (told,) = [text for text in caplog.messages if text.startswith("going back to the last ")]
+    assert "No space left on device" in told
+
+
+@pytest.mark.parametrize("refused", [2, 4])
+def test_a_takeover_while_the_disk_is_full_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """Neither is the dead member merged twice, nor are partitions read before they are saved."""
+    monkeypatch.setattr(saving, "_REST", 0.0)
+    disk = Disk(monkeypatch)
+    report = heir(tmp_path, lambda _: setattr(disk, "refused", refused))
+    assert report.model.n_events == N
+    assert not report.lost
+    assert report.counts.learned == N - learned(tmp_path, "member-1")
+
+
+def test_without_grace_a_full_disk_ends_the_run_in_a_rebalance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = {6: Disk(monkeypatch).rebalances(ALL, 1)}
+    with pytest.raises(EngineError, match="No space left on device"):
+        run(tmp_path, {}, ALL, script, checkpoint_every=10 * BATCH, checkpoint_grace=0)
+    report = run(tmp_path, {}, ALL)
+    assert report.model.n_events == N
+
+
+def test_a_disk_that_stays_full_ends_the_run_in_a_rebalance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "_REST", 0.0)
+    monkeypatch.setattr(saving, "_PATIENCE", 0.1)
+    script = {6: Disk(monkeypatch).rebalances(ALL, 10**6)}
+    with pytest.raises(EngineError, match="No space left on device"):
+        run(tmp_path, {}, ALL, script, checkpoint_every=10 * BATCH)
 
 
 def test_an_unreadable_dead_member_is_reported_lost(tmp_path: Path) -> None:

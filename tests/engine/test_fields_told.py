@@ -177,7 +177,7 @@ def test_labels_of_which_most_differ_are_told(name: str) -> None:
     labels, fix = LABELS[name]
     check = LabelCheck("y")
     parts = [labels[first : first + 8] for first in range(0, len(labels), 8)]
-    whole = sum(check.take(part, 0) for part in parts)
+    whole = sum(check.add(part, 0) for part in parts)
     if not fix:
         assert check.sentences() == ()
         return

@@ -22,7 +22,7 @@ from streamk.engine import newest_checkpoint
 from streamk.engine.checkpoints import directory_store
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.store import Fenced
-from streamk.engine.order.sequence import IdleAdvance
+from streamk.engine.order.sequence import Pass
 from streamk.state import State
 
 LINES = ndjson(click_events(3000)).splitlines(keepends=True)
@@ -193,7 +193,7 @@ def test_nothing_is_written_or_removed(store: DirectoryStore, tmp_path: Path, ta
     before = tree(tmp_path)
     for write in (
         lambda: store.save({"n": 4}, MODEL),
-        lambda: store.note([IdleAdvance("p", 1, 2)]),
+        lambda: store.write_passes([Pass("p", 1, 2)]),
         lambda: store.segments.write(b"events"),
         store._prune,
     ):

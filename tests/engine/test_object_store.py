@@ -23,7 +23,7 @@ from streamk.engine import Key, Untrusted, kept_model, newest_checkpoint
 from streamk.engine.checkpoints.opening import open_store
 from streamk.engine.checkpoints.places import location
 from streamk.engine.checkpoints.store import Fenced, NotSaved
-from streamk.engine.order.sequence import IdleAdvance
+from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.object_store.store import ObjectPath, ObjectStore, StoreUnavailable
 from streamk.state import State
@@ -96,7 +96,7 @@ def test_the_last_ones_are_kept(place: ObjectPath) -> None:
     store = opened(place)
     for n in range(5):
         store.save({"n": n}, state())
-        store.note([IdleAdvance("p", n, 0)])
+        store.write_passes([Pass("p", n, 0)])
     numbers = sorted({name[:8] for name in names(place)} - {"current."})
     assert numbers == ["00000008", "00000009", "00000010", "00000011"]
     assert newest(place) == {"n": 4}
@@ -113,31 +113,31 @@ def test_a_checkpoint_without_its_manifest_is_not_there(place: ObjectPath) -> No
 
 
 def test_notes_since_the_checkpoint_come_back(place: ObjectPath) -> None:
-    passes = [IdleAdvance("topic-0", 5, 100), IdleAdvance("tö pic", 6, -3)]
+    passes = [Pass("topic-0", 5, 100), Pass("tö pic", 6, -3)]
     store = opened(place)
     store.save({}, state())
-    assert store.noted() == []
-    store.note(passes)
-    store.note(passes[:1])
+    assert store.read_passes() == []
+    store.write_passes(passes)
+    store.write_passes(passes[:1])
     again = opened(place)
-    assert again.noted() == [*passes, *passes[:1]]
+    assert again.read_passes() == [*passes, *passes[:1]]
     again.save({}, state())
-    assert again.noted() == []
+    assert again.read_passes() == []
     again.find(lambda found: found.epoch == 2)
-    assert again.noted() == [*passes, *passes[:1]], "of an older one, what came after holds"
+    assert again.read_passes() == [*passes, *passes[:1]], "of an older one, what came after holds"
 
 
 @pytest.mark.parametrize("passes", [[["p", "1", 2]], [1], [["p", 1, True]]])
 def test_a_note_of_wrong_types_is_told(place: ObjectPath, passes: Any) -> None:
     store = opened(place)
-    store.note([IdleAdvance("p", 1, 2)])
+    store.write_passes([Pass("p", 1, 2)])
     manifest = json.loads((place / "00000002" / "manifest.json").read())
     del manifest["sha256"]
     from streamk.engine.checkpoints.files import sealed
 
     (place / "00000002" / "manifest.json").write(sealed({**manifest, "passes": passes}, None))
     with pytest.raises(StateError, match="is no partition, offset and clock"):
-        store.noted()
+        store.read_passes()
 
 
 # --- two writers ----------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_the_job_that_began_last_goes_on_and_the_other_is_told(place: ObjectPath
     with pytest.raises(Fenced, match=r"memory://models/job is written by process \d+ on .* now"):
         first.save({"n": "of the first"}, state())
     with pytest.raises(Fenced, match="has taken number 3: a job is one process"):
-        first.note([IdleAdvance("p", 1, 2)])
+        first.write_passes([Pass("p", 1, 2)])
     assert newest(place) == {"n": 0}
     second.save({"n": 2}, state())
     assert newest(place) == {"n": 2}
@@ -167,7 +167,7 @@ def test_a_job_whose_place_was_emptied_ends_and_the_one_that_began_there_goes_on
     with pytest.raises(Fenced, match=GONE):
         first.save({"n": "of the first"}, state())
     with pytest.raises(Fenced, match=GONE):
-        first.note([IdleAdvance("p", 1, 2)])
+        first.write_passes([Pass("p", 1, 2)])
     assert names(place) == before
     if saved:
         second.save({"n": "the last of the second"}, state())
@@ -293,7 +293,7 @@ def test_a_damaged_object_is_passed_over(
         (name, damage) != ("manifest.json", "gone")
     )
     again = opened(place)
-    assert again.noted() == []
+    assert again.read_passes() == []
     assert again.save({"n": 9}, state()) > 3
     assert newest(place) == {"n": 9}
 
@@ -309,8 +309,8 @@ def test_what_was_not_signed_is_refused(place: ObjectPath, tmp_path: Any) -> Non
     key = Key.read(key_file(tmp_path / "key"))
     signed = opened(place, key=key)
     signed.save({"n": 1}, state())
-    signed.note([IdleAdvance("p", 1, 2)])
-    assert opened(place, key=key).noted() == [IdleAdvance("p", 1, 2)]
+    signed.write_passes([Pass("p", 1, 2)])
+    assert opened(place, key=key).read_passes() == [Pass("p", 1, 2)]
     assert newest(place, key) == {"n": 1}
     with pytest.raises(Untrusted, match="is signed"):
         ObjectStore(place).find()
@@ -322,7 +322,7 @@ def test_what_was_not_signed_is_refused(place: ObjectPath, tmp_path: Any) -> Non
         (ObjectPath("memory://models/other") / "00000001" / "manifest.json").read()
     )
     with pytest.raises(Untrusted, match="is not signed"):
-        opened(place, key=key).noted()
+        opened(place, key=key).read_passes()
 
 
 # --- jobs -----------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.cli.report import as_json, as_text
 from streamk.engine.order.partitions import NEVER, UNBOUNDED, Batch, Clock
-from streamk.engine.order.sequence import IdleAdvance, Sequencer
+from streamk.engine.order.sequence import Pass, Sequencer
 from streamk.errors import EngineError, InvalidInput, StateError
 
 MINUTE = 60_000
@@ -156,7 +156,7 @@ def some_log(whim: random.Random) -> Log:
     return log
 
 
-def oracle(log: Log, skew: int, passes: list[IdleAdvance] | None = None) -> list[Place]:
+def oracle(log: Log, skew: int, passes: list[Pass] | None = None) -> list[Place]:
     """Sort by (clock, partition, offset)."""
     keyed = []
     for partition, some in log.items():
@@ -245,7 +245,7 @@ def test_any_arrival_and_restarts_at_any_point_give_the_sorted_order(whim: rando
 def test_the_journal_of_passes_reproduces_the_order(whim: random.Random) -> None:
     log, skew = some_log(whim), whim.choice([1000, UNBOUNDED])
     live = start(log, skew, bounded=False)
-    journal, got = list[IdleAdvance](), list[Place]()
+    journal, got = list[Pass](), list[Place]()
     saved = [(live.to_json(), 0)]
     while True:
         silent = live.waiting_for()
@@ -282,7 +282,7 @@ def test_a_replayed_pass_does_not_wait() -> None:
     sequencer = Sequencer()
     sequencer.assign("a", 0)
     sequencer.assign("b", 0)
-    sequencer.replay([IdleAdvance("b", 0, 100)])
+    sequencer.replay([Pass("b", 0, 100)])
     sequencer.add(chunk("a", [(0, 50), (1, 99), (2, 101)]))
     assert places(sequencer.take(sequencer.ready)) == [("a", 0), ("a", 1)]
     assert sequencer.waiting_for() == ("b",)

@@ -26,7 +26,7 @@ from streamk.engine import Key, Report, Snapshot, newest_checkpoint
 from streamk.engine.checkpoints.directory_store import DirectoryStore
 from streamk.engine.checkpoints.files import lock
 from streamk.engine.checkpoints.reading import newest_of_all
-from streamk.engine.order.sequence import IdleAdvance
+from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.late import LateLabels
 from streamk.learners import Scaled, create
@@ -396,7 +396,7 @@ def test_what_cannot_be_promoted(tmp_path: Path) -> None:
     os.close(held)
     store = DirectoryStore(state, alone=True)
     store.find()
-    store.note([IdleAdvance("t:0", 1, 1)])
+    store.write_passes([Pass("t:0", 1, 1)])
     store.close()
     with pytest.raises(EngineError, match="has to be started and stopped once more"):
         promote(state)

@@ -37,7 +37,7 @@ from streamk.engine.checkpoints.files import (
 from streamk.engine.checkpoints.reading import Checkpoint, epochs
 from streamk.engine.checkpoints.segment_files import SEGMENTS, SegmentFiles
 from streamk.engine.checkpoints.store import Fenced, Store
-from streamk.engine.order.sequence import IdleAdvance
+from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError
 from streamk.packing import Parts
 
@@ -126,13 +126,13 @@ class DirectoryStore(Store):
         """Return that this process is the only one who writes: it has held the slot's lock."""
         return True
 
-    def note(self, passes: Iterable[IdleAdvance]) -> None:
+    def write_passes(self, passes: Iterable[Pass]) -> None:
         """Append to the journal of the current epoch; it is on the disk when this returns."""
         with writing(self.path):
             self._check()
         self._journal.append(passes)
 
-    def noted(self) -> list[IdleAdvance]:
+    def read_passes(self) -> list[Pass]:
         """Return the journals' records since the current epoch, those of later epochs included.
 
         A last line that a crash cut short is dropped: nothing was done yet on its word.

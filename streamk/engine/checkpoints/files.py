@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from streamk.engine.checkpoints.places import Location
-from streamk.engine.order.sequence import IdleAdvance
+from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.packing import Parts, canonical
 from streamk.state import FORMAT
@@ -340,7 +340,7 @@ class Journal:
         self._lines: int | None = None
         """Lines in the file; None: not counted yet."""
 
-    def append(self, passes: Iterable[IdleAdvance]) -> None:
+    def append(self, passes: Iterable[Pass]) -> None:
         """Append records, to a new file if there is none; they are on the disk at the end.
 
         Raises
@@ -370,7 +370,7 @@ class Journal:
                 sync_directory(self._path.parent)
         self._lines = number
 
-    def read(self) -> list[IdleAdvance]:
+    def read(self) -> list[Pass]:
         """Return the records; a last line that a crash cut short is dropped, from the file too.
 
         Raises
@@ -382,7 +382,7 @@ class Journal:
         EngineError
             If it cannot be cut back.
         """
-        passes: list[IdleAdvance] = []
+        passes: list[Pass] = []
         good = torn = 0
         with reading(self._path) as (file, _):
             while line := file.readline(_LONGEST_LINE):
@@ -395,7 +395,7 @@ class Journal:
                 if not whole:
                     torn = number
                     continue
-                passes.append(self._pass_of(number, text))
+                passes.append(self._parsed(number, text))
                 good += len(line)
         if torn:
             with writing(self._path):
@@ -407,7 +407,7 @@ class Journal:
         """Return what the signature of a line is of."""
         return canonical([self._path.parent.name, self._path.stem, number], None) + b"\n" + line
 
-    def _pass_of(self, number: int, text: bytes) -> IdleAdvance:
+    def _parsed(self, number: int, text: bytes) -> Pass:
         where = f"{self._path}: line {number}"
         signature, line = b"", text
         if text[_HEXADECIMAL : _HEXADECIMAL + 2] == b" [":
@@ -428,9 +428,9 @@ class Journal:
         return as_pass(record, where)
 
 
-def as_pass(record: Any, where: object) -> IdleAdvance:
+def as_pass(record: Any, where: object) -> Pass:
     """Return a record that was read. Raises `StateError`, naming the place, if it is none."""
     match record:
         case [str(partition), int(offset), int(clock)] if bool not in map(type, (offset, clock)):
-            return IdleAdvance(partition, offset, clock)
+            return Pass(partition, offset, clock)
     raise StateError(f"{where} is no partition, offset and clock; it was not written by streamk")

@@ -89,21 +89,21 @@ class Checkpoints(Checked):
     def __post_init__(self) -> None:
         """Raise `InvalidInput` if an option is out of its domain, or there is no place for it."""
         super().__post_init__()
-        if self.state_key is not None and self.at is None and self.first_from is None:
+        if self.state_key is not None and self.location is None and self.start_location is None:
             raise InvalidInput("state_key= needs a place of checkpoints or start_from=")
         if self.transactions is not None and self.place is None:
             raise InvalidInput(
                 "transactions= needs a place of checkpoints: one is committed with each checkpoint"
             )
-        _ = self.key, self.at, self.first_from
+        _ = self.key, self.location, self.start_location
 
     @cached_property
-    def at(self) -> Location | None:
+    def location(self) -> Location | None:
         """The place."""
         return None if self.place is None else location(self.place)
 
     @cached_property
-    def first_from(self) -> Location | None:
+    def start_location(self) -> Location | None:
         """The place of the other job."""
         return None if self.start_from is None else location(self.start_from)
 
@@ -114,4 +114,6 @@ class Checkpoints(Checked):
 
     def open(self, *, alone: bool) -> Store | None:
         """Return the store of the job, see `open_store`; None without a place."""
-        return None if self.at is None else open_store(self.at, alone=alone, key=self.key)
+        return (
+            None if self.location is None else open_store(self.location, alone=alone, key=self.key)
+        )

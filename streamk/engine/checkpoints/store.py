@@ -42,7 +42,7 @@ from streamk.engine.checkpoints.reading import (
     segments_of,
 )
 from streamk.engine.checkpoints.segment_files import SegmentFiles
-from streamk.engine.order.sequence import IdleAdvance
+from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError, StateError
 from streamk.packing import Parts, packed
 from streamk.state import FORMAT, State
@@ -159,7 +159,7 @@ class Store(ABC):
         """The directories of the other members."""
 
     @abstractmethod
-    def noted(self) -> list[IdleAdvance]:
+    def read_passes(self) -> list[Pass]:
         """Return what was noted since the current epoch, after later ones too.
 
         Raises
@@ -212,7 +212,7 @@ class Store(ABC):
         return epoch
 
     @abstractmethod
-    def note(self, passes: Iterable[IdleAdvance]) -> None:
+    def write_passes(self, passes: Iterable[Pass]) -> None:
         """Note what was decided since the current epoch; it is safe when this returns.
 
         Raises

@@ -14,7 +14,7 @@ import numpy as np
 from connectors.base import Chunk, Source, group_of
 from connectors.errors import OffsetOutOfRange, Unavailable
 from streamk.engine.order.partitions import UNBOUNDED, Clock
-from streamk.engine.order.sequence import IdleAdvance, Sequencer
+from streamk.engine.order.sequence import Pass, Sequencer
 from streamk.errors import EngineError, StateError
 from streamk.options import Checked, Seconds, Whole
 
@@ -91,12 +91,12 @@ class Feed:
         self.lost: list[Lost] = []
         self._source, self._order = source, order
         # Asking a source for its methods takes as long as reading ten events.
-        self._holding = source if isinstance(source, Holding) else None
+        self._pausing = source if isinstance(source, Holding) else None
         self._positioned = source if isinstance(source, Positioned) else None
         self._ending = source if isinstance(source, EndsInParts) else None
         self._data_loss, self._until_end = data_loss, until_end
         self._shared = group_of(source) is not None
-        self.journal: Callable[[list[IdleAdvance]], None] = lambda _: None
+        self.write_passes: Callable[[list[Pass]], None] = lambda _: None
         """Makes passes durable; set where there are checkpoints."""
         self.last: dict[str, Chunk] = {}
         """Events to come that the next run may find otherwise, by partition."""
@@ -104,7 +104,7 @@ class Feed:
         """Positions of what was taken in by `add_last`, by partition."""
         self._learned: dict[str, list[list[int]]] = {}
         self._waiting_since: float | None = None
-        self._held: frozenset[str] | None = frozenset()
+        self._paused: frozenset[str] | None = frozenset()
         """Partitions that the source does not read now; None: those of before, whichever."""
         self._first: dict[str, int] = {}
         """Offsets up to which partitions are read before the source's new ones are."""
@@ -139,7 +139,7 @@ class Feed:
         places: dict[str, Any] = self.sequencer.to_json()["partitions"]
         self._learned = self.learned
         self.sequencer.drop(self.sequencer.partitions)
-        self._held = None
+        self._paused = None
         self.last = {}
         self._waiting_since = None
         return places
@@ -157,10 +157,10 @@ class Feed:
     def poll(self, timeout: float) -> None:
         """Read what there is, waiting up to `timeout` seconds for it."""
         source = self._source
-        held = self._too_far_ahead() | self._kept_back
-        if held != self._held and self._holding is not None:
-            self._holding.hold(held)
-            self._held = held
+        paused = self._too_far_ahead() | self._kept_back
+        if paused != self._paused and self._pausing is not None:
+            self._pausing.hold(paused)
+            self._paused = paused
         try:
             chunks = source.poll(_POLL_EVENTS, timeout)
         except OffsetOutOfRange as error:
@@ -172,10 +172,10 @@ class Feed:
             # A source may not know yet that its partitions were given away.
             if chunk.partition in sequencer.partitions:
                 sequencer.add(self._certain(chunk))
-        if held and self._holding is None:
-            self._give_back(held.intersection(sequencer.partitions))
+        if paused and self._pausing is None:
+            self._drop_surplus(paused.intersection(sequencer.partitions))
         if not self._shared:
-            self._take_up()
+            self._add_new_partitions()
         if source.finished():
             sequencer.finish()
         elif not chunks:
@@ -218,7 +218,7 @@ class Feed:
             ]
         return tuple(told)
 
-    def _take_up(self) -> None:
+    def _add_new_partitions(self) -> None:
         """Read partitions that the source has got, from their start, behind all that was read."""
         source, sequencer = self._source, self.sequencer
         there, known = source.partitions(), sequencer.partitions
@@ -230,7 +230,7 @@ class Feed:
             return
         places = {name: source.start(name) for name in there if name not in known}
         passes = sequencer.behind_all(places)
-        self.journal(passes)
+        self.write_passes(passes)
         for name, offset in places.items():
             self.assign(name, offset, end=source.end(name) if self._until_end else None)
             _log.info("partition %s is new; it is read from its start", name)
@@ -264,7 +264,7 @@ class Feed:
         ahead = sequencer.ahead().items()
         return frozenset(name for name, n in ahead if full or n >= share)
 
-    def _give_back(self, partitions: Collection[str]) -> None:
+    def _drop_surplus(self, partitions: Collection[str]) -> None:
         """For a source that cannot hold partitions: forget what is too much, read it again."""
         share = max(1, self._order.buffer_events // len(self.sequencer.partitions))
         for name in partitions:
@@ -296,7 +296,7 @@ class Feed:
         waited = now - self._waiting_since >= self._order.idle_timeout
         if all(sequencer.silent(name) or (waited and self._is_empty(name)) for name in waiting):
             passes = sequencer.pass_over(waiting, round(1000 * self._order.idle_timeout))
-            self.journal(passes)
+            self.write_passes(passes)
             self._waiting_since = None
             for name in waiting:
                 _log.info("partition %s is silent; the others go on", name)

@@ -14,7 +14,7 @@ becomes ready, never where it stands.
 A live partition that falls silent would hold the others back for ever, so it can be *passed
 over*: from its next offset on its events sort no earlier than some time ahead. That is the one
 thing here that a clock on the wall decides, so it is a fact to be written down before anything
-behind it is used: `Sequencer.pass_over` returns `IdleAdvance` records for a journal, and a
+behind it is used: `Sequencer.pass_over` returns `Pass` records for a journal, and a
 sequencer that is given them again makes the same sequence at once, without waiting. A partition
 that comes later has been passed over until it is seen: `Sequencer.behind_all`.
 """
@@ -43,13 +43,13 @@ from streamk.engine.order.partitions import (
 )
 from streamk.errors import EngineError, StateError
 
-__all__ = ["IdleAdvance", "Sequencer"]
+__all__ = ["Pass", "Sequencer"]
 
 _log = logging.getLogger("streamk.engine")
 
 
 @dataclass(frozen=True, slots=True)
-class IdleAdvance:
+class Pass:
     """From `offset` on, the events of `partition` sort no earlier than `clock` (milliseconds)."""
 
     partition: str
@@ -166,7 +166,7 @@ class Sequencer:
         buffer.read = offset
         if not buffer.buffered:
             buffer.taken = buffer.read
-        self._settle(buffer)
+        self._update(buffer)
 
     # --- events in --------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Sequencer:
             buffer.buffered += stop - first
             buffer.silent = False
             self.buffered_bytes += nbytes(chunk.values)
-        self._settle(buffer)
+        self._update(buffer)
 
     def finish(self, partitions: Iterable[str] | None = None) -> None:
         """Partitions (default: all) have no more events; they no longer hold others back."""
@@ -256,7 +256,7 @@ class Sequencer:
         """True if `partition` was passed over and has brought nothing since."""
         return self._buffers[partition].silent
 
-    def pass_over(self, partitions: Iterable[str], ahead: int) -> list[IdleAdvance]:
+    def pass_over(self, partitions: Iterable[str], ahead: int) -> list[Pass]:
         """Pass over `partitions`: events of others go before any that these may still bring.
 
         Everything buffered is let go, and what comes within `ahead` milliseconds (at least 1)
@@ -264,27 +264,27 @@ class Sequencer:
         returned must be durable before an event is taken.
         """
         clock = self._newest + max(1, ahead)
-        records = [IdleAdvance(name, self._buffers[name].read, clock) for name in partitions]
+        records = [Pass(name, self._buffers[name].read, clock) for name in partitions]
         for record in records:
             self._buffers[record.partition].silent = True
         self.replay(records)
         return records
 
-    def behind_all(self, places: Mapping[str, int]) -> list[IdleAdvance]:
+    def behind_all(self, places: Mapping[str, int]) -> list[Pass]:
         """Return what puts events of new partitions, from these offsets on, behind all others.
 
         That is, behind everything buffered; where nothing was read yet, at no time. The records
         must be durable before the partitions are assigned, and then be given to `replay`.
         """
         clock = NEVER if self._newest == NEVER else self._newest + 1
-        return [IdleAdvance(name, at, clock) for name, at in places.items()]
+        return [Pass(name, at, clock) for name, at in places.items()]
 
     @property
     def _newest(self) -> int:
         """The clock that is furthest ahead."""
         return max((buffer.clock.time for buffer in self._buffers.values()), default=NEVER)
 
-    def replay(self, records: Iterable[IdleAdvance]) -> None:
+    def replay(self, records: Iterable[Pass]) -> None:
         """Apply recorded passes; those of partitions not read here are ignored."""
         for record in records:
             buffer = self._buffers.get(record.partition)
@@ -362,7 +362,7 @@ class Sequencer:
             for name, buffer in data["partitions"].items():
                 clock = Clock.from_json(buffer)
                 sequencer.assign(name, buffer["offset"], clock=clock, end=buffer["end"])
-                sequencer.replay(IdleAdvance(name, o, c) for o, c in buffer["passes"])
+                sequencer.replay(Pass(name, o, c) for o, c in buffer["passes"])
             sequencer.events, sequencer.clock = data["events"], data["clock"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(f"the sequence in the checkpoint cannot be read: {error!r}") from error
@@ -388,7 +388,7 @@ class Sequencer:
             self._skew / 1000,
         )
 
-    def _settle(self, buffer: PartitionBuffer) -> None:
+    def _update(self, buffer: PartitionBuffer) -> None:
         if buffer.end is not None and buffer.read >= buffer.end:
             buffer.done = True
         if buffer.passes:

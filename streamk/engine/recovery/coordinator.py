@@ -1,4 +1,23 @@
-"""Model and offsets, saved together and opened together, through restarts and rebalances."""
+"""Model and offsets, saved together and opened together, through restarts and rebalances.
+
+A start::
+
+    open -> _found -> Store.find or open, Group.agrees, Job.check     the newest that agrees
+         -> _restore: trainer, feed, sinks             or _begin: the model of another, or a new one
+         -> _assign                                                   its partitions are read
+
+A rebalance, in `Source.poll`::
+
+    revoked  -> save(released=True), Feed.release                     else _go_back
+    assigned -> _assign -> _find_agreeing       if nobody knew whether the last commit had come
+                        -> _begin_partition     of each: from its place, or the committed offset
+                        -> Takeover.run         models of dead members are merged
+                        -> save                 before the first event is learned
+
+Where a commit is refused, `_go_back` restores the last committed checkpoint and gives up all
+partitions. So it is where one cannot be written while partitions move: who gets them learns again
+what was learned since.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +25,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.base import Sink, Source, Transactions
@@ -13,25 +33,44 @@ from connectors.errors import ConnectorError, Revoked
 from streamk.backends.memory import give_back
 from streamk.engine.checkpoints.opening import Checkpoints
 from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
-from streamk.engine.checkpoints.store import Store
+from streamk.engine.checkpoints.store import NotSaved, Store
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.order.feed import Feed
 from streamk.engine.order.partitions import Clock
-from streamk.engine.order.sequence import IdleAdvance
-from streamk.engine.recovery.group import Group, Peers, places
+from streamk.engine.order.sequence import Pass
+from streamk.engine.recovery.group import Group, Peers, offsets_of
 from streamk.engine.recovery.job import Job, identities, renamed, replaced
-from streamk.engine.recovery.takeover import Revisions, Takeover
+from streamk.engine.recovery.takeover import RevisionMarker, Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners.common.base import Learner
 from streamk.learners.registry import initials, opening_of
 from streamk.state import State
 
-__all__ = ["CheckpointCoordinator"]
+__all__ = ["CheckpointCoordinator", "NotAssigned"]
 
 _log = logging.getLogger("streamk.engine")
 _FREE_AT_START = "encoding", "delimiter", "max_skew", "labels", "shards"
 """Options that a job may have otherwise than the one with whose model it begins."""
+
+
+class NotAssigned(EngineError):
+    """Partitions came, and no checkpoint could be written that has them; nothing is read."""
+
+
+@dataclass
+class ResumedFrom:
+    """The checkpoint that a run goes on from."""
+
+    epoch: int | None = None
+    """Its number, or that of the one written last; None where there is none to go on from."""
+    confirmed: bool = True
+    """False where the group may yet take a commit, so that another one may be the newest to agree
+    with it."""
+    places: dict[str, Any] = field(default_factory=dict)
+    """The places in the sequence of its partitions that are not read yet, as JSON."""
+    finished: bool = False
+    """All of them had been read to their ends."""
 
 
 class CheckpointCoordinator:
@@ -72,17 +111,15 @@ class CheckpointCoordinator:
         self._sinks, self._until_end, self._checkpoints = sinks, until_end, checkpoints
         self._transactions = transactions
         self._origin: list[str | int] = []
+        self._told = ""
+        """The last reason for going back."""
         self._group = Group(source, store, trainer.model.n_events)
-        self._revisions = Revisions(source, self._group, trainer)
-        self._unsure = False
-        """The group may yet take a commit, so that the newest checkpoint that agrees is another."""
-        self._at: int | None = None
-        """The epoch of the checkpoint that this run goes on from, or wrote last."""
-        self._places: dict[str, Any] = {}
-        self._resumed: int | None = None
+        self._revisions = RevisionMarker(source, self._group, trainer)
+        self._resumed = ResumedFrom()
         self._restarts = Marks()
-        """Places where a run went on from a checkpoint and learned more."""
-        self._finished = False
+        """After how many events a run went on from a checkpoint and learned more."""
+        self._restarted: int | None = None
+        """That of this run, until it has learned more."""
         # What only checkpoints are compared by takes a copy of the model.
         compared = store is not None or checkpoints.start_from is not None
         self._opening = opening_of(trainer.model) if compared else None
@@ -122,19 +159,19 @@ class CheckpointCoordinator:
                 self._rewind(found)
             else:
                 self._restore(found)
-                self._unsure = self._group.shared
+                self._resumed.confirmed = not self._group.shared
         else:
             self._begin()
         self._source.set_rebalance(self.revoked, self.assigned)
         partitions = self._source.partitions()
-        gone = sorted(set(self._places) - set(partitions))
+        gone = sorted(set(self._resumed.places) - set(partitions))
         if gone and partitions:
             raise EngineError(
                 f"the checkpoint in {found and found.path} has read partition {gone[0]!r}, which"
                 f" the source does not have (it has {', '.join(partitions)}); run with the same"
                 " source, or with another checkpoint directory"
             )
-        self.assigned(partitions, opened=found is None)
+        self._assign(partitions, opened=found is None)
 
     def _found(self) -> Checkpoint | None:
         """Return the checkpoint to go on from, which this job's options fit."""
@@ -165,18 +202,18 @@ class CheckpointCoordinator:
             self._transactions.begin_as(lineage)
 
     def _begin(self) -> None:
-        """Take the model of the member, or else of the job, to begin with, if there is one."""
+        """Begin with the model of another member, or else of the job to start from, if any."""
         found = self._best_peer()
         if found is not None:
             self._origin = list(found.body["origin"])
             self._trainer.has_others = True
-        elif self._checkpoints.first_from is not None:
-            found = newest_of_all(self._checkpoints.first_from, self._checkpoints.key)
+        elif self._checkpoints.start_location is not None:
+            found = newest_of_all(self._checkpoints.start_location, self._checkpoints.key)
             self._job.check(found, but=_FREE_AT_START)
             self._origin = [found.body["lineage"], found.epoch]
         else:
             return
-        self._trainer.start_from(found.body["training"], self._opened(found))
+        self._trainer.use_model(found.body["training"], self._opened(found))
         _tell_of_challengers(found.model, self._trainer.model)
         n_events = self._trainer.model.n_events
         self._group.begin_with(found.body, n_events)
@@ -211,21 +248,20 @@ class CheckpointCoordinator:
         body, trainer = found.body, self._trainer
         trainer.restore(body["training"], self._opened(found) if trainer.learns else trainer.model)
         _tell_of_challengers(found.model, trainer.model)
-        self._trainer.restore_held(found.held)
+        trainer.restore_held(found.held)
         self._origin = list(body["origin"])
-        self._places = self._feed.restore(body["feed"])
-        self._feed.begin_anew(self._places, replaced(found, self._source))
+        places = self._feed.restore(body["feed"])
+        self._feed.begin_anew(places, replaced(found, self._source))
+        self._resumed = ResumedFrom(found.epoch, self._resumed.confirmed, places, body["finished"])
         self._group.restore(body)
         trainer.has_others = bool(self._group.absorbed)
-        self._finished = body["finished"]
-        self.saved_events = self._resumed = self._feed.sequencer.events
+        self.saved_events = self._restarted = self._feed.sequencer.events
         self._restarts = Marks.from_json(body["restarts"])
         self._rewind(found)
-        self._at = found.epoch
-        for partition, place in places(body).items():
+        for partition, offset in offsets_of(body).items():
             stop = self._group.stop_of(self._group.lineage, partition)
-            if place < stop < math.inf:
-                self._feed.miss(partition, place, int(stop), f"committed, but not in {found.path}")
+            if offset < stop < math.inf:
+                self._feed.miss(partition, offset, int(stop), f"committed, but not in {found.path}")
         _log.info("going on from %s, %d events", found.path, self.saved_events)
 
     def _rewind(self, found: Checkpoint) -> None:
@@ -239,42 +275,58 @@ class CheckpointCoordinator:
 
     # --- partitions -------------------------------------------------------------------------
 
-    def assigned(self, partitions: Sequence[str], *, opened: bool = False) -> None:
+    def assigned(self, partitions: Sequence[str]) -> None:
         """Read `partitions` from here on: from their place in the sequence, or the committed one.
 
-        What dead members have learned on them is taken over. `opened` marks the start of a run
-        without a checkpoint, which gets its first one here.
+        What dead members have learned on them is taken over.
+
+        Raises
+        ------
+        NotAssigned
+            If the checkpoint that has them cannot be written. `go_back` tries again.
         """
+        try:
+            self._assign(partitions)
+        except NotSaved as error:
+            if not self._checkpoints.grace:
+                raise
+            raise NotAssigned(str(error)) from error
+
+    def _assign(self, partitions: Sequence[str], *, opened: bool = False) -> None:
+        """Do what `assigned` says; `opened` at the start of a run without a checkpoint."""
         self._group.ask_again()
-        if self._unsure:
-            self._settle()
+        if not self._resumed.confirmed:
+            self._find_agreeing()
         self._begin_transactions(self._group.lineage)
-        passes = self._store.noted() if self._store else []
+        passes = self._store.read_passes() if self._store else []
         if not (opened or self._group.shared):
-            partitions = self._known(partitions, passes)
-        same, epoch = set(partitions) == set(self._places), self._at
-        # A checkpoint has the partitions whose events came in the order of what follows it.
-        changed = opened or (bool(partitions) and not same)
+            partitions = self._read_before(partitions, passes)
+        resumed = self._resumed
+        same, epoch = set(partitions) == set(resumed.places), resumed.epoch
+        # A checkpoint names the partitions that are merged after it. Where these are others than
+        # in the last one, or end elsewhere, one is due before the first event.
+        due = opened or (bool(partitions) and not same)
+        self._group.note_first_partitions(partitions)
         before: dict[str, dict[str, tuple[int, int]]] = {}
         """Beginnings and ends of lineages, by lineage and partition."""
-        self._group.look_back(partitions)
         for partition in partitions:
-            runs, is_new = self._take(partition, passes, opened=opened)
-            changed |= is_new
+            runs, is_new = self._begin_partition(partition, passes, opened=opened)
+            due |= is_new
             for lineage, run in runs.items():
                 before.setdefault(lineage, {})[partition] = run
         owners = {name: self._group.committed(name)[1] for name in partitions}
         self._feed.sequencer.replay(passes)
-        self._finished = False
+        resumed.finished = False
         with suppress(Revoked):  # the group has moved on meanwhile; its next assignment comes
             absorbed = len(self._group.absorbed)
-            changed |= self._store is not None and not self._take_over(before)
+            due |= self._store is not None and not self._take_over(before)
             new = self._group.absorbed[absorbed:]
             for lineage in [*new, self._group.lineage]:
                 self._begin_transactions(lineage)  # the dead ones' are ended before their time
-            visible = self._transactions is None  # what others wrote beyond their last commit
-            self._revisions.mark(owners if visible else {}, epoch, same=same and not new)
-            if changed:
+            # With transactions nobody sees what is behind a commit, so that nothing is revised.
+            visible = {} if self._transactions is not None else owners
+            self._revisions.mark(visible, epoch, same=same and not new)
+            if due:
                 self.save()
                 return
             self._saved_at = self._feed.sequencer.offsets
@@ -282,44 +334,44 @@ class CheckpointCoordinator:
             if any(owner.released if owner else self._group.shared for owner in owners.values()):
                 self._commit()
 
-    def _known(self, partitions: Sequence[str], passes: Sequence[IdleAdvance]) -> list[str]:
-        """Return the partitions that the run before has read; new ones are read behind them.
+    def _read_before(self, partitions: Sequence[str], passes: Sequence[Pass]) -> list[str]:
+        """Return the partitions that the run before knew; these are read first.
 
-        It may have taken more than a checkpoint says, of all that they hold by now, and without the
-        new ones.
+        That run may have learned events after the checkpoint, up to all that its partitions hold
+        now. So they are read to there before the new ones are begun (`Feed.read_first`).
         """
-        if self._finished and self._until_end:  # it has taken nothing more
+        if self._resumed.finished and self._until_end:  # it has learned nothing more
             return [*partitions]
-        known = {*self._places, *(record.partition for record in passes)}
+        known = {*self._resumed.places, *(record.partition for record in passes)}
         kept = [name for name in partitions if name in known]
         if len(kept) < len(partitions):
             ends = {name: self._source.end(name) for name in kept}
             self._feed.read_first({name: end for name, end in ends.items() if end is not None})
         return kept
 
-    def _take(
-        self, partition: str, passes: list[IdleAdvance], *, opened: bool
+    def _begin_partition(
+        self, partition: str, passes: list[Pass], *, opened: bool
     ) -> tuple[dict[str, tuple[int, int]], bool]:
-        """Take a partition and read it.
+        """Begin to read a partition.
 
         From its place in the sequence, if it has one, with the passes there; else, or if the group
         knows better, from where it is to begin. Returns where the lineages before began and
-        stopped, and whether there is something now that no checkpoint has.
+        stopped, and whether a checkpoint is needed before its first event.
         """
         offset, owner = self._group.committed(partition)
-        begin = self._group.beginning(partition, opened=opened) if offset is None else offset
-        runs = self._group.take(partition, offset, owner, begin)
+        begin = self._group.initial(partition, opened=opened) if offset is None else offset
+        runs = self._group.note_predecessors(partition, offset, owner, begin)
         if owner is not None:
             self._revisions.expect(partition, owner)
-        place = self._places.pop(partition, None)
+        place = self._resumed.places.pop(partition, None)
         if place is None or (offset is not None and not self._group.is_mine(owner)):
             noted = [one.offset for one in passes if one.partition == partition and offset is None]
             at, end, clock = min([begin, *noted]), None, Clock.at(self._feed.sequencer.clock)
             is_new = True
         else:
             at, clock = place["offset"] if offset is None else begin, Clock.from_json(place)
-            end, is_new = None if self._finished else place["end"], False
-            passes += [IdleAdvance(partition, *record) for record in place["passes"]]
+            end, is_new = None if self._resumed.finished else place["end"], False
+            passes += [Pass(partition, *record) for record in place["passes"]]
         if end is None and self._until_end:
             end, is_new = self._source.end(partition), True
         self._feed.assign(partition, at, clock=clock, end=end if self._until_end else None)
@@ -347,56 +399,59 @@ class CheckpointCoordinator:
         """Save up to the last event taken, then give up all partitions.
 
         Those that stay come back in `assigned`; events read and not taken are read again, since
-        without some partitions they have another order.
+        without some partitions they have another order. Where it cannot be saved, the run goes back
+        to its last committed checkpoint: whoever gets the partitions learns the rest again.
         """
         if not self._feed.sequencer.partitions:
             return  # given up already, when a commit was refused
         try:
-            self._trainer.settle()
+            self._trainer.drain()
             self.save(released=True)
         except Revoked:
             return
-        except ConnectorError as error:
-            if self._store is None:
+        except (ConnectorError, NotSaved) as error:
+            if self._store is None or (isinstance(error, NotSaved) and not self._checkpoints.grace):
                 raise
             self._go_back(error)
         else:
-            self._places = self._feed.release()
+            self._resumed.places = self._feed.release()
 
-    def _go_back(self, error: ConnectorError) -> None:
+    def _go_back(self, error: Exception) -> None:
         """Give up all partitions and what was learned since the last committed checkpoint.
 
         The group has given the partitions away: their next owner starts at the last commit and
         learns what came after, so here it must not have been learned.
         """
         assert self._store is not None
-        _log.warning("going back to the last committed checkpoint: %s", error)
+        if str(error) != self._told:
+            _log.warning("going back to the last committed checkpoint: %s", error)
+            self._told = str(error)
         self._feed.release()
         self._group.ask_again()
-        self._unsure, self._at = True, None
+        self._resumed.confirmed, self._resumed.epoch = False, None
         with suppress(ConnectorError):  # the group is asked again when it gives partitions
             self._begin_transactions(self._group.lineage)  # before what stands there is read
             found = self._store.find(self._agrees)
             if found is not None:
                 self._restore(found)
 
-    def go_back(self, error: ConnectorError) -> None:
-        """Take again what was taken since the last committed checkpoint.
+    def go_back(self, error: Exception) -> None:
+        """Read and learn again what came after the last committed checkpoint.
 
-        Raises as `open` does.
+        Raises as `assigned` and `open` do.
         """
         self._go_back(error)
         self.assigned(self._source.partitions())
 
-    def _settle(self) -> None:
+    def _find_agreeing(self) -> None:
         """Go on from the checkpoint that agrees with the group, now that no commit is under way."""
         assert self._store is not None
         self._begin_transactions(self._group.lineage)
         found = self._store.open(self._agrees)
-        if found is not None and found.epoch != self._at:
+        if found is not None and found.epoch != self._resumed.epoch:
             self._feed.release()
             self._restore(renamed(found, self._source))
-        self._unsure = False
+        self._resumed.confirmed = True
 
     # --- saving -----------------------------------------------------------------------------
 
@@ -417,21 +472,24 @@ class CheckpointCoordinator:
             the group has moved on (`Revoked`), everything is as in the last committed checkpoint
             and the partitions are given up.
         """
-        if self._store is None or self._feed.provisional or (self._unsure and self._at is None):
+        resumed = self._resumed
+        has_nothing = resumed.epoch is None and not resumed.confirmed
+        if self._store is None or self._feed.provisional or has_nothing:
             return
-        self._trainer.settle()
+        self._trainer.drain()
         # Outputs first: a checkpoint says that everything before it has been written.
         marks = {name: sink.mark() for name, sink in self._sinks.items()}
         sequencer, trainer = self._feed.sequencer, self._trainer
-        if self._resumed is not None and sequencer.events > self._resumed:
-            self._restarts.add([self._resumed])
-            self._resumed = None
+        if self._restarted is not None and sequencer.events > self._restarted:
+            self._restarts.add([self._restarted])
+            self._restarted = None
         body = self._body() | {"marks": marks}
         give_back()  # before the state takes what it does
-        self._at = self._store.save(body, trainer.model.lent_state(), trainer.held_state())
+        resumed.epoch = self._store.save(body, trainer.model.lent_state(), trainer.held_state())
         self.saved_events, self._saved_at = sequencer.events, sequencer.offsets
         self._commit(released=released)
         self.commits += 1
+        self._told = ""
 
     def _body(self) -> dict[str, Any]:
         """Return what a checkpoint says of the run, but for the model."""
@@ -464,7 +522,7 @@ class CheckpointCoordinator:
         offsets = self._feed.sequencer.offsets
         if self._store is not None and offsets:
             try:
-                written = self._revisions.written
+                written = self._revisions.written_until
                 self._group.commit(offsets, self._store.epoch, written, released=released)
             except Revoked as error:
                 self._go_back(error)

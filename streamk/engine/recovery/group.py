@@ -231,7 +231,7 @@ class Owner:
 
 
 class Group:
-    """The place of one model among those that share its stream.
+    """The membership of one model in the group that shares its stream, of one member or more.
 
     Parameters
     ----------
@@ -247,9 +247,11 @@ class Group:
         self.slots: dict[str, str] = {}
         """The names of the slots of lineages, for messages, as far as they are known."""
         self._commits: dict[str, tuple[int | None, Owner | None]] = {}
-        self._known = len(source.every()) if isinstance(source, InGroup) and self.shared else 0
+        self._first_partitions = (
+            len(source.every()) if isinstance(source, InGroup) and self.shared else 0
+        )
         """Partitions that there were when the group began; those beyond came later."""
-        self._taken: dict[str, Owner] = {}
+        self._next_owner: dict[str, Owner] = {}
         """Of each partition what its next commit says of the lineages before this one."""
 
     @property
@@ -278,7 +280,7 @@ class Group:
         return sum(min(events, there.get(name, 0)) for name, events in here.items())
 
     def absorb(self, body: Mapping[str, Any], theirs: int) -> None:
-        """Take the lineages in the model of a checkpoint, of so many events, for absorbed ones."""
+        """Note that the lineages in the model of a checkpoint, of so many events, are absorbed."""
         there = contents(body, theirs)
         there.pop(self.lineage, None)
         for name, events in there.items():
@@ -295,17 +297,17 @@ class Group:
         """
         if partition not in self._commits:
             found = self._source.committed(partition)
-            known = (None, None) if found is None else (found[0], Owner.parse(found[1]))
-            self._commits[partition] = known
+            commit = (None, None) if found is None else (found[0], Owner.parse(found[1]))
+            self._commits[partition] = commit
         return self._commits[partition]
 
-    def look_back(self, partitions: Sequence[str]) -> None:
-        """Take from the commits of these how many partitions there were when the group began."""
+    def note_first_partitions(self, partitions: Sequence[str]) -> None:
+        """Learn from the commits of these how many partitions there were when the group began."""
         owners = [owner for name in partitions if (owner := self.committed(name)[1]) is not None]
-        self._known = min([self._known, *(owner.known for owner in owners)])
+        self._first_partitions = min([self._first_partitions, *(owner.known for owner in owners)])
 
-    def beginning(self, partition: str, *, opened: bool) -> int:
-        """Return where the job begins in a partition that it has no place in.
+    def initial(self, partition: str, *, opened: bool) -> int:
+        """Return the offset at which the job begins to read a partition for the first time.
 
         One that has come since the job began is read from its start, wherever others are begun.
         """
@@ -315,8 +317,8 @@ class Group:
             if begin == start:
                 return start
             every = source.every()
-            self.look_back(every)
-            return begin if partition in every[: self._known] else start
+            self.note_first_partitions(every)
+            return begin if partition in every[: self._first_partitions] else start
         return source.beginning(partition) if opened else start
 
     def ask_again(self) -> None:
@@ -337,7 +339,7 @@ class Group:
         return stop
 
     def agrees(self, found: Checkpoint) -> bool:
-        """Return whether a checkpoint has learned nothing that its lineage has not committed."""
+        """Return whether all that a checkpoint has learned was committed by its lineage."""
         lineage = str(found.body["lineage"])
         return all(
             last <= self.stop_of(lineage, partition) or self._has(found, partition)
@@ -373,24 +375,26 @@ class Group:
         assert self._store is not None
         metadata = {}
         for partition in offsets:
-            # One that was not taken has come since, to a source that is read by this run alone.
-            taken = self._taken.get(partition, Owner("", 0, self.lineage))
+            # One that is not there has come since, to a source that is read by this run alone.
             owner = replace(
-                taken,
+                self._next_owner.get(partition, Owner("", 0, self.lineage)),
                 member=self._store.name,
                 epoch=epoch,
                 lineage=self.lineage,
                 released=released,
                 until=written.get(partition, 0),
-                known=self._known,
+                known=self._first_partitions,
             )
             metadata[partition] = owner.to_metadata()
         self._source.commit(offsets, metadata)
 
-    def take(
+    def note_predecessors(
         self, partition: str, offset: int | None, owner: Owner | None, begin: int
     ) -> dict[str, tuple[int, int]]:
-        """Take a partition whose last commit this is, or begin with it.
+        """Note who had a partition before this lineage; its next commit names them.
+
+        `offset` and `owner` are those of its last commit, if there is one; `begin` is where this
+        lineage begins with it.
 
         Returns
         -------
@@ -408,7 +412,7 @@ class Group:
         start, _ = before.pop(self.lineage, (start, 0))
         kept = dict(list(before.items())[-_MOST:])
         complete = complete and len(kept) == len(before)
-        self._taken[partition] = Owner("", 0, self.lineage, start, kept, complete)
+        self._next_owner[partition] = Owner("", 0, self.lineage, start, kept, complete)
         return before
 
 
@@ -424,8 +428,8 @@ def _others(body: Mapping[str, Any]) -> Contents:
     return {str(name): int(events) for name, events in found if name != body["lineage"]}
 
 
-def places(body: Mapping[str, Any]) -> dict[str, int]:
-    """Return where a checkpoint stands in each partition that it has ever had."""
+def offsets_of(body: Mapping[str, Any]) -> dict[str, int]:
+    """Return the next offset of each partition that a checkpoint has ever had."""
     learned = body["feed"]["learned"].items()
     return {partition: ranges[-1][1] for partition, ranges in learned if ranges}
 

@@ -13,7 +13,7 @@ from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import Checkpoint
 from streamk.engine.checkpoints.store import Store
 from streamk.engine.order.feed import Feed
-from streamk.engine.recovery.group import Group, Owner, Peers, dead_member, places
+from streamk.engine.recovery.group import Group, Owner, Peers, dead_member, offsets_of
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput, StateError
 from streamk.learners.common.base import Learner
@@ -59,7 +59,7 @@ class Takeover:
                 if peers.absorbed(lineage):
                     elsewhere.append(lineage)
                 else:
-                    self._take_over(peers.slot_of(lineage), lineage, runs, f"learned by {member}")
+                    self._merge_slot(peers.slot_of(lineage), lineage, runs, f"learned by {member}")
             except (StateError, InvalidInput, BadRecord) as error:
                 saved = False
                 for partition, (start, stop) in runs.items():
@@ -71,19 +71,19 @@ class Takeover:
             if successor is None or self._has(str(successor.body["lineage"])):
                 continue
             try:
-                self._take_over(successor.path.parent, str(successor.body["lineage"]), {}, "")
+                self._merge_slot(successor.path.parent, str(successor.body["lineage"]), {}, "")
             except (StateError, InvalidInput, BadRecord) as error:
                 _log.warning("%s is not taken over: %s", successor.path.parent.name, error)
         return saved
 
     def _has(self, lineage: str) -> bool:
-        """Return whether this member's model has what a lineage has learned."""
+        """Return whether this member's model holds what a lineage has learned."""
         return lineage in (self.group.lineage, *self.group.absorbed)
 
-    def _take_over(
+    def _merge_slot(
         self, path: Location, lineage: str, runs: Mapping[str, tuple[int, int]], reason: str
     ) -> None:
-        """Take over the slot of a lineage, unless it is running, and save.
+        """Merge the model in the slot of a lineage, unless it is running, and save.
 
         Raises `StateError` if there is nothing in it that can be used.
         """
@@ -96,13 +96,13 @@ class Takeover:
 
     def _absorb(self, found: Checkpoint, runs: Mapping[str, tuple[int, int]], reason: str) -> None:
         """Merge the model of a checkpoint, and report what was committed and is not in it."""
-        known = places(found.body)
+        offsets = offsets_of(found.body)
         if self.trainer.learns:
             self._merge(found)
         lost = self.feed.lost
         lost += [dict(one) for one in found.body["feed"]["lost"] if one not in lost]
         for partition, (start, stop) in runs.items():
-            self.feed.miss(partition, known.get(partition, start), stop, reason)
+            self.feed.miss(partition, offsets.get(partition, start), stop, reason)
 
     def _merge(self, found: Checkpoint) -> None:
         if not self.fits(found):
@@ -116,13 +116,13 @@ class Takeover:
 
 
 @dataclass
-class Revisions:
+class RevisionMarker:
     """Tells the trainer of each partition up to which offset its predictions are revisions."""
 
     source: Source
     group: Group
     trainer: Trainer
-    written: dict[str, int] = field(default_factory=dict)
+    written_until: dict[str, int] = field(default_factory=dict)
     """The offset up to which predictions may be there from before, by partition."""
 
     def expect(self, partition: str, owner: Owner) -> None:
@@ -130,7 +130,7 @@ class Revisions:
         written = owner.until
         if not owner.released:
             written = max(written, self.source.end(partition) or 0)
-        self.written[partition] = written
+        self.written_until[partition] = written
 
     def mark(self, owners: Mapping[str, Owner | None], epoch: int | None, *, same: bool) -> None:
         """Mark predictions that others may have written before with other values as revisions.
@@ -146,7 +146,7 @@ class Revisions:
             for owner in owners.values()
         )
         self.trainer.revised = {
-            partition: owner.until if again else self.written[partition]
+            partition: owner.until if again else self.written_until[partition]
             for partition, owner in owners.items()
             if owner is not None
         }

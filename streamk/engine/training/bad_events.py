@@ -210,7 +210,7 @@ def tombstones_apart(
     return [one for one in bad if one.row not in rows], rows
 
 
-def check_sum(records: int, counted: int, where: str | Batch) -> None:
+def check_all_counted(records: int, counted: int, where: str | Batch) -> None:
     """Raise `EngineError` unless all records are counted once, whatever became of them."""
     if counted != records:
         where = where if isinstance(where, str) else where.span

@@ -97,7 +97,7 @@ class AlarmWriter(Protocol):
     RECORD: RecordType
     """The fields of an alarm."""
 
-    def take(
+    def watch(
         self,
         batch: Batch,
         first: int,
@@ -106,7 +106,7 @@ class AlarmWriter(Protocol):
         scored: Scored,
         alone: LoneReader,
     ) -> None:
-        """Take in a batch, and write the alarms in it."""
+        """Watch a batch, and write the alarms in it."""
         ...
 
     def to_json(self) -> dict[str, Any]:

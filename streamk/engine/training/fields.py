@@ -226,7 +226,7 @@ class LabelCheck:
     Examples
     --------
     >>> check = LabelCheck("price")
-    >>> check.take([f"{n},000.50" for n in range(1, 101)], 0)
+    >>> check.add([f"{n},000.50" for n in range(1, 101)], 0)
     False
     >>> check.sentences()[0].partition(";")[0]
     "the label 'price' has 100 values in 100 events, too many to learn them as classes"
@@ -237,7 +237,7 @@ class LabelCheck:
         self._values: set[Any] = set()
         self._seen = self._refused = 0
 
-    def take(self, labels: Iterable[Any], refused: int) -> bool:
+    def add(self, labels: Iterable[Any], refused: int) -> bool:
         """Look at labels, None where one is not known, and so many that are no class.
 
         Returns whether all that are looked at have come now.

@@ -27,7 +27,7 @@ from streamk.engine.training.bad_events import (
     BadEvents,
     Counts,
     Fates,
-    check_sum,
+    check_all_counted,
     complaint,
     tombstones_apart,
 )
@@ -76,7 +76,7 @@ class Trainer:
     """A model on its way along the sequence.
 
     While a large batch is learned, in a thread of its own, the next one is decoded and the one
-    before it written out. `settle` waits for all of that.
+    before it written out. `drain` waits for all of that.
     """
 
     has_others = False
@@ -186,13 +186,13 @@ class Trainer:
         return (left - (self._taken - learned)) % most or most
 
     @property
-    def settled(self) -> bool:
+    def drained(self) -> bool:
         """True if all events taken are learned, scored and written."""
         return self._waiting is None
 
     # --- events -----------------------------------------------------------------------------------
 
-    def take(self, batch: Batch) -> None:
+    def process(self, batch: Batch) -> None:
         """Decode the next events and have them learned; emit those before them.
 
         Raises
@@ -212,7 +212,7 @@ class Trainer:
         work = Work(batch, decoded, tombstones, surplus, schema, known)
         self._hand_over(batch, partial(self._learn, work), partial(self._emit, work))
         if refused is not None:
-            self.settle()
+            self.drain()
             raise EngineError(complaint(batch, refused))
 
     def _decode(self, batch: Batch) -> tuple[Decoded, Set[int]]:
@@ -220,7 +220,7 @@ class Trainer:
         try:
             decoded = self._decoder.decode(batch.values)
         except BadRecord as error:
-            self.settle()
+            self.drain()
             raise EngineError(f"events {batch.span} cannot be read: {error}") from error
         if not decoded.bad:
             return decoded, set()
@@ -263,7 +263,7 @@ class Trainer:
 
         self._taken += len(batch)
         if len(batch) <= _FEW:
-            self.settle()
+            self.drain()
             emit(learned)
             return
         self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
@@ -272,13 +272,13 @@ class Trainer:
         if earlier is not None:
             earlier()
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until all events taken are learned, scored and written.
 
         Raises
         ------
         EngineError
-            As `take`.
+            As `process`.
         """
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
@@ -362,7 +362,7 @@ class Trainer:
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
         if not self._raises:  # else the run ends before what is not counted
-            check_sum(len(batch), self.counts.records + 1 - first, batch)
+            check_all_counted(len(batch), self.counts.records + 1 - first, batch)
         told = found.prequential, found.classes, found.details
         if self._sink is not None and len(decoded.good):
             outputs = predictions(batch, decoded.good, *told)
@@ -393,7 +393,7 @@ class Trainer:
         scored = Scored(rows, answers, truth, measured)
         alarms = self._scoring.alarms
         if alarms is not None:
-            alarms.take(batch, first, classes, (decoded.good, told), scored, self._alone)
+            alarms.watch(batch, first, classes, (decoded.good, told), scored, self._alone)
         if len(rows):
             slices = self._scoring.slices_of(batch.values, rows.tolist())
             self._scoring.add(first + rows, classes, scored, slices)
@@ -420,7 +420,7 @@ class Trainer:
         """Warn, when it is time, of first labels that are no classes and of experts that rest."""
         if self.learns and self.model.is_classifier:
             refused = [event.kind for event in bad].count("label out of domain") if bad else 0
-            if self._labels.take(labels, refused):
+            if self._labels.add(labels, refused):
                 warn(self._labels.sentences())
         if len(self._ended) > self._n_ended:
             self._n_ended = len(self._ended)
@@ -430,7 +430,7 @@ class Trainer:
 
     def check(self) -> None:
         """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
-        self.settle()
+        self.drain()
         counts, bad = self.counts, self.counts.n_bad
         self._bad_events.check_share(bad, counts.events, counts)
         refused = counts.bad.get("label out of domain", 0)
@@ -480,7 +480,7 @@ class Trainer:
 
     def renew(self, model: Learner, schema: Schema, kept: RegionGiver | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""
-        self.settle()
+        self.drain()
         self.model, self._n_ended = model, len(model.innermost.ended)
         self._use_details(kept)
         self.use(schema)
@@ -547,9 +547,9 @@ class Trainer:
         self._waiting = None
         self.names.was_met = self.counts.learned > 0
         if self.learns:
-            self.start_from(data, model)
+            self.use_model(data, model)
 
-    def start_from(self, data: Mapping[str, Any], model: Learner) -> None:
+    def use_model(self, data: Mapping[str, Any], model: Learner) -> None:
         """Go on with a model and the columns of its `to_json`, but not with what was counted.
 
         Raises `StateError` if the data does not fit.
