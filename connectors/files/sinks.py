@@ -191,7 +191,10 @@ class CSVSink(_FileSink):
                     f"the output for {output.partition} offset {output.offset} and the header of "
                     f"{self._path} differ in {', '.join(odd)}"
                 )
-            writer.writerow([_cell(record[name]) for name in fields])
+            for name, cell in record.items():
+                if isinstance(cell, list | dict):
+                    record[name] = msgspec.json.encode(cell).decode()
+            writer.writerow([record[name] for name in fields])
         self._append(text.getvalue().encode())
         self._fields = fields
 
@@ -211,10 +214,6 @@ class CSVSink(_FileSink):
         """Cut the file back; see `NDJSONSink`."""
         super().rewind(mark)
         self._fields = None
-
-
-def _cell(value: Any) -> Any:
-    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
 
 
 class LineLog(_FileSink):

@@ -145,7 +145,7 @@ class NamedDecoder(Decoder):
                 growth.append((i, len(self.table)))
 
         start = 0
-        while start < len(values) and not len(self.table):  # nothing looks like anything yet
+        while start < len(values) and not self.table.places:  # nothing looks like anything yet
             careful(start)
             start += 1
         known = len(self.table.kinds)
@@ -159,9 +159,8 @@ class NamedDecoder(Decoder):
             kept = []
         rejected = [bad[i] for i in sorted(bad)]
         X, y, good = self._assembled(rows, numbers, kept, slow)
-        places = np.searchsorted(good, [i for i, _ in growth]).tolist()
-        grown = [(place, width) for place, (_, width) in zip(places, growth, strict=True)]
-        return Decoded(X, y, good, rejected, grown)
+        growth = [(int(np.searchsorted(good, i)), width) for i, width in growth]
+        return Decoded(X, y, good, rejected, growth)
 
     def _is_outdated(self, known: int) -> bool:
         """Return whether what the careful way has brought changes events of the fast way.
@@ -409,9 +408,9 @@ class NamedDecoder(Decoder):
             numbers = numbers[kept]
         index = np.array([rows.index[row] for row in kept], dtype=np.int64)
         labels = [rows.labels[row] for row in kept]
-        places = np.array([table.numbers[name] for name in fields], dtype=np.int64)
-        if not slow and len(places) == len(table):
-            in_order = np.array_equal(places, np.arange(len(places)))
+        places = [table.numbers[name] for name in fields]
+        if not slow and len(places) == len(table.places):
+            in_order = places == list(range(len(places)))
             return (numbers if in_order else numbers[:, np.argsort(places)]), labels, index
         good = np.array(sorted({*index.tolist(), *slow}), dtype=np.int64)
         at = np.searchsorted(good, index)
@@ -433,7 +432,7 @@ class NamedDecoder(Decoder):
         self,
         X: Floats,
         numbers: Floats,
-        places: npt.NDArray[np.int64],
+        places: list[int],
         codes: list[list[int]],
         times: list[Moment],
     ) -> None:

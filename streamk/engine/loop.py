@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -139,6 +140,7 @@ class Engine:
         if labels is not None:
             source = labels.joined(source, stream.label, model, learn=fixed is None)
         self._source, self._stream, self._fixed = source, stream, fixed
+        self._limit = sys.maxsize if stream.max_events is None else stream.max_events
         sinks = {"sink": sink, "dead_letters": stream.dead_letters, "alarms": watch.alarms}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
         self._checkpoints = checkpoints
@@ -246,25 +248,25 @@ class Engine:
         return stopped if saved or stopped == "request" else None
 
     def _loop(self) -> Stopped:
-        """Read and take events until there are no more or the run is to stop; say why it ends."""
-        trainer, saving, most = self._trainer, self._saving, self._stream.max_events
+        """Read and process events until there are no more or the run is to stop; say why."""
+        feed, trainer, saving = self._feed, self._trainer, self._saving
         while not self._stopping:
-            sequencer = self._feed.sequencer
-            if most is not None and sequencer.events >= most:
+            if feed.sequencer.events >= self._limit:
                 return "max_events"
-            if sequencer.ready:
-                self._process_ready()
-            elif self._feed.exhausted:
-                if not self._feed.last:
+            if not feed.sequencer.ready:
+                if not feed.exhausted:
+                    # What is being learned is written once nothing more is there at once.
+                    feed.poll(_POLL_SECONDS if trainer.drained else 0.0)
+                elif feed.last:
+                    self._save_before_last()
+                else:
                     return "end"
-                self._save_before_last()
-            else:
-                # What is learned at the moment is written once nothing more is there at once.
-                self._feed.poll(_POLL_SECONDS if trainer.drained else 0.0)
-                if not self._feed.sequencer.ready:
-                    trainer.drain()
-            if saving.is_overdue:
-                saving.save(sequencer.events)
+            if not feed.sequencer.ready:
+                trainer.drain()
+            elif not self._stopping:
+                self._process_ready()
+            if saving.is_due_by_time:
+                saving.save(feed.sequencer.events)
             if self._display.due:
                 self._show()
             if self._fixed is not None and self._fixed.newer is not None:
@@ -272,7 +274,7 @@ class Engine:
         return "request"
 
     def _process_ready(self) -> None:
-        """Take the next events, and save where a checkpoint is due after them."""
+        """Process the next events, and save where a checkpoint is due after them."""
         many, ready = self._how_many(), -1
         # Where more than usual are wanted at once, read on while more are there at once.
         while many > _MOST and ready < self._feed.sequencer.ready < many:
@@ -282,15 +284,14 @@ class Engine:
         sequencer = self._feed.sequencer  # only now: a rebalance may have replaced or emptied it
         if sequencer.ready and many > 0:
             self._trainer.process(sequencer.take(many))
-            if self._saving.is_due(sequencer.events):
+            if self._saving.is_due_by_count(sequencer.events):
                 self._saving.save(sequencer.events)
 
     def _how_many(self) -> int:
-        """Return how many events to take at once: up to a checkpoint, or the last one."""
+        """Return how many events to take at once: to the next checkpoint or the limit at most."""
         events, every = self._feed.sequencer.events, self._checkpoints.every
         most = min(max(_MOST, self._trainer.events_left), every - events % every)
-        last = self._stream.max_events
-        return most if last is None else min(most, last - events)
+        return min(most, self._limit - events)
 
     def _save_before_last(self) -> None:
         """Take in records that a later run may find otherwise, behind a last checkpoint.

@@ -72,14 +72,14 @@ class Saving:
         """Return a failure in two words; None without one."""
         return None if self._failed is None else "checkpoint fails"
 
-    def is_due(self, events: int) -> bool:
+    def is_due_by_count(self, events: int) -> bool:
         """Return whether a checkpoint is to be written after so many events."""
         if events % self._checkpoints.every == 0:
             return True
         return self._failed is not None and time.monotonic() - self._failed >= _AGAIN
 
     @property
-    def is_overdue(self) -> bool:
+    def is_due_by_time(self) -> bool:
         """Return whether a checkpoint is to be written because of the time since the last one."""
         seconds = self._checkpoints.transactions
         if seconds is None or time.monotonic() - self._tried < seconds:

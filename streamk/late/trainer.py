@@ -147,7 +147,7 @@ class LateTrainer(Trainer):
     def process(self, batch: Batch) -> None:
         """Take the next events and labels apart and have them followed; emit those before.
 
-        Raises `EngineError` as `Trainer.take`.
+        Raises `EngineError` as `Trainer.process`.
         """
         self._began = True
         try:

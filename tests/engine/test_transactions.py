@@ -225,19 +225,19 @@ def test_a_checkpoint_is_written_when_the_last_one_is_old(monkeypatch: pytest.Mo
     monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
     coordinator: Any = _Coordinator()
     one = saving.Saving(coordinator, Checkpoints("x", 1000, 0, transactions=5.0))
-    assert not one.is_overdue
+    assert not one.is_due_by_time
     now[0] += 5.0
-    assert one.is_overdue
+    assert one.is_due_by_time
     coordinator.is_current = True
-    assert not one.is_overdue
+    assert not one.is_due_by_time
     coordinator.is_current = False
     one.save(10)
-    assert not one.is_overdue
+    assert not one.is_due_by_time
     now[0] += 4.9
-    assert not one.is_overdue
+    assert not one.is_due_by_time
     now[0] += 0.2
-    assert one.is_overdue
-    assert not saving.Saving(coordinator, Checkpoints("x", 1000, 0)).is_overdue
+    assert one.is_due_by_time
+    assert not saving.Saving(coordinator, Checkpoints("x", 1000, 0)).is_due_by_time
 
 
 class _Failing:

@@ -157,7 +157,9 @@ class Feed:
     def poll(self, timeout: float) -> None:
         """Read what there is, waiting up to `timeout` seconds for it."""
         source = self._source
-        paused = self._too_far_ahead() | self._kept_back
+        paused = self.sequencer.ahead(self._order.buffer_events, self._order.buffer_bytes)
+        if self._first:
+            paused |= self._kept_back
         if paused != self._paused and self._pausing is not None:
             self._pausing.hold(paused)
             self._paused = paused
@@ -167,31 +169,27 @@ class Feed:
             self._recover(error)
             return
         sequencer = self.sequencer  # only now: a rebalance during the poll may have replaced it
-        before = sequencer.ready
         for chunk in chunks:
             # A source may not know yet that its partitions were given away.
             if chunk.partition in sequencer.partitions:
-                sequencer.add(self._certain(chunk))
+                at = source.provisional(chunk.partition)
+                sequencer.add(chunk if at is None else self._certain(chunk, at))
         if paused and self._pausing is None:
             self._drop_surplus(paused.intersection(sequencer.partitions))
-        if not self._shared:
+        if not self._shared and len(source.partitions()) != len(sequencer.partitions):
             self._add_new_partitions()
         if source.finished():
             sequencer.finish()
-        elif not chunks:
-            self._look_for_ends()
-        if self._ending is not None:
-            over = [name for name in self._ending.ended() if name in sequencer.unfinished]
-            if over:
-                sequencer.finish(over)
-        if sequencer.ready > before:
+        elif not chunks or self._ending is not None:
+            self._look_for_ends(is_idle=not chunks)
+        if sequencer.ready:
             self._waiting_since = None
-        self._pass_over_silent()
+        else:
+            self._pass_over_silent()
 
-    def _certain(self, chunk: Chunk) -> Chunk:
-        """Return the events that stay as they are; those that may become others are set aside."""
-        at = self._source.provisional(chunk.partition)
-        if at is None or at > chunk.offsets[-1]:
+    def _certain(self, chunk: Chunk, at: int) -> Chunk:
+        """Return the events before an offset; those from there on may change, and are set aside."""
+        if at > chunk.offsets[-1]:
             return chunk
         place = int(np.searchsorted(chunk.offsets, at))
         self.last[chunk.partition] = chunk.slice(place, len(chunk))
@@ -222,8 +220,6 @@ class Feed:
         """Read partitions that the source has got, from their start, behind all that was read."""
         source, sequencer = self._source, self.sequencer
         there, known = source.partitions(), sequencer.partitions
-        if len(there) == len(known):
-            return
         first, unfinished = self._first.items(), sequencer.unfinished
         self._first = {n: end for n, end in first if n in unfinished and self._lacks(n, end)}
         if self._first:
@@ -256,14 +252,6 @@ class Feed:
         sequencer = self.sequencer
         return sequencer.exhausted and bool(sequencer.partitions) and not self._kept_back
 
-    def _too_far_ahead(self) -> frozenset[str]:
-        """Partitions that others hold back and of which enough is buffered."""
-        sequencer = self.sequencer
-        full = sequencer.buffered_bytes > self._order.buffer_bytes
-        share = max(1, self._order.buffer_events // max(1, len(sequencer.partitions)))
-        ahead = sequencer.ahead().items()
-        return frozenset(name for name, n in ahead if full or n >= share)
-
     def _drop_surplus(self, partitions: Collection[str]) -> None:
         """For a source that cannot hold partitions: forget what is too much, read it again."""
         share = max(1, self._order.buffer_events // len(self.sequencer.partitions))
@@ -272,14 +260,19 @@ class Feed:
             if offset is not None:
                 self._source.seek(name, offset)
 
-    def _look_for_ends(self) -> None:
-        """A partition may end in offsets that hold no event: transaction markers."""
-        if self._positioned is not None:
-            ends = self.sequencer.ends
-            for name in self.sequencer.unfinished:
-                end = ends[name]
-                if end is not None and self._positioned.position(name) >= end:
-                    self.sequencer.finish([name])
+    def _look_for_ends(self, *, is_idle: bool) -> None:
+        """Finish partitions that have ended while others go on; `is_idle` if a poll gave nothing.
+
+        A partition may end in offsets that hold no event: transaction markers.
+        """
+        over = [] if self._ending is None else [*self._ending.ended()]
+        if is_idle and self._positioned is not None:
+            ends = {name: end for name, end in self.sequencer.ends.items() if end is not None}
+            at = self._positioned.position
+            over += [n for n in self.sequencer.unfinished if n in ends and at(n) >= ends[n]]
+        over = [name for name in over if name in self.sequencer.unfinished]
+        if over:
+            self.sequencer.finish(over)
 
     # --- silence ----------------------------------------------------------------------------------
 
@@ -287,7 +280,7 @@ class Feed:
         """Pass over a live partition that has been silent for too long, so that others go on."""
         sequencer = self.sequencer
         waiting = sequencer.waiting_for()
-        if not waiting or sequencer.ready:
+        if not waiting:
             self._waiting_since = None
             return
         now = time.monotonic()

@@ -119,7 +119,7 @@ class Batch:
 
 def nbytes(values: Sequence[Any]) -> int:
     """Bytes of raw events; 0 for dicts, whose size is not known without walking through them."""
-    if isinstance(values, Rows):
+    if type(values) is not list and isinstance(values, Rows):
         return values.X.nbytes
     present = filter(None, values)  # a record may have no value: a tombstone
     first = next(present, None)
@@ -181,6 +181,8 @@ class Clock:
         """Return the clock after records with these timestamps, and its time at each of them."""
         if not len(times):
             return self, times
+        if len(times) == 1 and self.time > NEVER and times[0] <= LATEST:
+            return self._one_by_one(times.tolist(), skew)
         top = int(times.max())
         if top > LATEST:
             times = np.where(times > LATEST, NEVER, times)
@@ -322,19 +324,19 @@ class PartitionBuffer:
     admitted: deque[_Admitted] = field(default_factory=deque)
     skipped: int = 0
 
-    @property
-    def frontier(self) -> tuple[int, str]:
-        """No event still to come sorts before this."""
-        return self.clock.time, self.name
-
     def admit(self, chunk: Chunk, names: Sequence[str]) -> Batch:
         """Give each event its clock."""
-        passes = [one for one in self.passes if one[0] <= chunk.offsets[-1]]
+        last = int(chunk.offsets[-1])
+        passes = [one for one in self.passes if one[0] <= last]
         before, times = self.clock, chunk.timestamps
-        self.clock, clocks = _advance(before, chunk.offsets, times, passes, self.skew)
+        if passes:
+            self.clock, clocks = _advance(before, chunk.offsets, times, passes, self.skew)
+        else:
+            self.clock, clocks = before.advance(times, self.skew)
         self.admitted.append(_Admitted(before, self.clock, chunk.offsets, times, passes))
-        self.read = int(chunk.offsets[-1]) + 1
-        codes = np.full(len(chunk), self.code, dtype=np.intp)
+        self.read = last + 1
+        codes = np.empty(len(times), np.intp)
+        codes.fill(self.code)
         return Batch(names, codes, chunk.offsets, times, clocks, chunk.values, chunk.keys)
 
     def note_taken(self, count: int) -> None:

@@ -90,6 +90,8 @@ class Sequencer:
         self._told: set[str] = set()
         self._names: list[str] = []
         self._buffers: dict[str, PartitionBuffer] = {}
+        self.partitions: tuple[str, ...] = ()
+        """Names of the partitions being read, sorted."""
         self._ready: deque[Batch] = deque()
         self._start = 0  # events of the first ready segment that are taken already
         self.ready = 0
@@ -121,6 +123,7 @@ class Sequencer:
         buffer.done = end is not None and offset >= end
         self._buffers[partition] = buffer
         self._buffers = dict(sorted(self._buffers.items()))
+        self.partitions = tuple(self._buffers)
         self._merge()
 
     def drop(self, partitions: Iterable[str]) -> None:
@@ -131,15 +134,11 @@ class Sequencer:
         """
         for partition in partitions:
             self._buffers.pop(partition, None)
+        self.partitions = tuple(self._buffers)
         self._ready.clear()
         self._start = self.ready = self.buffered_bytes = 0
         for buffer in self._buffers.values():
             buffer.start_over()
-
-    @property
-    def partitions(self) -> tuple[str, ...]:
-        """Names of the partitions being read, sorted."""
-        return tuple(self._buffers)
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -166,20 +165,23 @@ class Sequencer:
         buffer.read = offset
         if not buffer.buffered:
             buffer.taken = buffer.read
-        self._update(buffer)
+        buffer.done |= buffer.end is not None and offset >= buffer.end
+        buffer.raise_clock()
+        self._merge()
 
     # --- events in --------------------------------------------------------------------------------
 
     def add(self, chunk: Chunk) -> None:
         """Take in events of one partition; those at or past its end are left out."""
-        buffer, n = self._buffers[chunk.partition], len(chunk)
+        buffer, offsets = self._buffers[chunk.partition], chunk.offsets
+        first, stop = 0, len(offsets)
+        n = stop
         if not n:
             return
         # A source that was sent back may give again what is buffered already.
-        offsets, first, stop = chunk.offsets, 0, n
         if offsets[0] < buffer.read:
             first = int(np.searchsorted(offsets, buffer.read))
-        if buffer.end is not None and offsets[-1] >= buffer.end:
+        if buffer.end is not None and offsets[-1] >= buffer.end - 1:
             stop = int(np.searchsorted(offsets, buffer.end))
             buffer.done = True
         if first or stop < n:
@@ -192,7 +194,9 @@ class Sequencer:
             buffer.buffered += stop - first
             buffer.silent = False
             self.buffered_bytes += nbytes(chunk.values)
-        self._update(buffer)
+        if buffer.passes:
+            buffer.raise_clock()
+        self._merge()
 
     def finish(self, partitions: Iterable[str] | None = None) -> None:
         """Partitions (default: all) have no more events; they no longer hold others back."""
@@ -223,9 +227,17 @@ class Sequencer:
             buffer.raise_clock()
         return cut
 
-    def ahead(self) -> dict[str, int]:
-        """Events buffered of each partition that others hold back."""
-        return {name: buffer.buffered for name, buffer in self._buffers.items() if buffer.pending}
+    def ahead(self, events: int, size: int) -> frozenset[str]:
+        """Return partitions that others hold back, and of which enough is buffered.
+
+        That is their share of `events`, or anything where more than `size` bytes are buffered.
+        """
+        full, share = self.buffered_bytes > size, max(1, events // max(1, len(self._buffers)))
+        return frozenset(
+            name
+            for name, buffer in self._buffers.items()
+            if buffer.pending and (full or buffer.buffered >= share)
+        )
 
     def skewed(self) -> dict[str, int]:
         """Events taken whose timestamp lay too far ahead, by partition; none of a single one."""
@@ -249,7 +261,7 @@ class Sequencer:
         return tuple(
             buffer.name
             for buffer in self._buffers.values()
-            if not buffer.done and buffer.frontier < first
+            if not buffer.done and (buffer.clock.time, buffer.name) < first
         )
 
     def silent(self, partition: str) -> bool:
@@ -306,7 +318,7 @@ class Sequencer:
         n = left = min(n, self.ready)
         while left:
             head, start = self._ready[0], self._start
-            size = len(head)
+            size = len(head.offsets)
             stop = min(size, start + left)
             parts.append(head if stop - start == size else head.slice(start, stop))
             left -= stop - start
@@ -388,22 +400,16 @@ class Sequencer:
             self._skew / 1000,
         )
 
-    def _update(self, buffer: PartitionBuffer) -> None:
-        if buffer.end is not None and buffer.read >= buffer.end:
-            buffer.done = True
-        if buffer.passes:
-            buffer.raise_clock()
-        self._merge()
-
     def _merge(self) -> None:
         """Move to `_ready` what no partition can come before any more."""
-        frontiers = [buffer.frontier for buffer in self._buffers.values() if not buffer.done]
-        bound = min(frontiers) if frontiers else None
+        # No event still to come of a partition sorts before its clock and name.
+        buffers = self._buffers.values()
+        bound = min(((b.clock.time, b.name) for b in buffers if not b.done), default=None)
         parts: list[Batch] = []
         for buffer in self._buffers.values():
             while buffer.pending:
                 head = buffer.pending[0]
-                n = size = len(head)
+                n = size = len(head.offsets)
                 if bound is not None and (int(head.clocks[-1]), buffer.name) > bound:
                     side = "right" if buffer.name <= bound[1] else "left"
                     n = int(np.searchsorted(head.clocks, bound[0], side=side))  # type: ignore[call-overload]
@@ -423,4 +429,4 @@ class Sequencer:
         if len(parts) > 1 and any(a.clocks[-1] > b.clocks[0] for a, b in pairwise(parts)):
             segment = segment.reorder(np.argsort(segment.clocks, kind="stable"))
         self._ready.append(segment)
-        self.ready += len(segment)
+        self.ready += len(segment.offsets)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -23,7 +22,9 @@ def predict_then_learn(model: Learner, X: Any, y: list[Any], *, learns: bool) ->
     Where nothing is learned, the model is as it was afterwards.
     """
     if model.columns is not None:
-        with nullcontext() if learns else model.aside():
+        if learns:
+            return model.predict_then_learn_many(X, y)
+        with model.aside():
             return model.predict_then_learn_many(X, y)
     # Events without a value; columns come, though none, with the first one learned.
     first = next((i for i, label in enumerate(y) if label is not None), len(y))
@@ -95,7 +96,9 @@ class Work:
     surplus : list of BadEvent
         Those whose labels would be one class too many.
     schema : Schema
-        With the columns that come in it; the first `known` were there before.
+        With the columns that come in it.
+    width_before : int
+        How many of these there were before it.
     """
 
     batch: Batch
@@ -103,7 +106,7 @@ class Work:
     tombstones: Set[int]
     surplus: list[BadEvent]
     schema: Schema
-    known: int
+    width_before: int
 
 
 class Predicted(NamedTuple):
@@ -121,7 +124,7 @@ class Predicted(NamedTuple):
     measured : float64 array of shape (n, 2), optional
         Whether the region of each event held its label, and its size, where there are regions.
     explanation : optional
-        Of the first prediction, see `Observer`.
+        Of the first prediction, see `Watcher`.
     """
 
     prequential: Prequential

@@ -90,7 +90,7 @@ def predictions(
     else:
         P = predicted.probabilities
         names = [label if isinstance(label, str) else json.dumps(label) for label in classes]
-        known = P.shape[1] - np.count_nonzero(np.isnan(P), axis=1)
+        known = P.shape[1] - np.isnan(P).sum(axis=1)
         values = [
             {"prediction": label, "probabilities": dict(zip(names, row[:k]))}  # noqa: B905 fewer
             for label, row, k in zip(labels, P.tolist(), known.tolist(), strict=True)
@@ -245,6 +245,8 @@ class Scoring:
         alarm_sink: Sink | None,
     ) -> None:
         self._slices = slices
+        self.slice = None if slices is None else slices.name
+        """The field of the slices; None without."""
         self._figures: dict[str, Any] = {
             "window": window,
             "names": names,
@@ -266,11 +268,6 @@ class Scoring:
         self._catch_up()
         return self._metrics
 
-    @property
-    def slice(self) -> str | int | None:
-        """The field of the slices; None without."""
-        return None if self._slices is None else self._slices.name
-
     def slices_of(self, values: Sequence[Any], rows: Sequence[int]) -> Floats | None:
         """Return the numbers of the slices of some raw events; None without slices."""
         if self._slices is None or self._metrics.slices is None:
@@ -286,9 +283,9 @@ class Scoring:
     def add(
         self, at: Int64s, classes: Sequence[Any], scored: Scored, slices: Floats | None
     ) -> None:
-        """Add labelled predictions to the figures, with others that come, or once these are read.
+        """Add labelled predictions to the figures: some at once, or when the figures are read.
 
-        Each is the last of so many events of the sequence (`at`) and has the number of its slice.
+        Their numbers in the sequence are `at`, counted from 1, those of their slices `slices`.
         """
         if not len(at):
             return

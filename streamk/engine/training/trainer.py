@@ -73,10 +73,10 @@ Found = TypeVar("Found")
 
 
 class Trainer:
-    """A model on its way along the sequence.
+    """Decodes batches, has them predicted and learned, writes the predictions and scores them.
 
     While a large batch is learned, in a thread of its own, the next one is decoded and the one
-    before it written out. `drain` waits for all of that.
+    before it written out. `drain` waits for all of that. A trainer with `fixed` only predicts.
     """
 
     has_others = False
@@ -104,7 +104,8 @@ class Trainer:
     ) -> None:
         schema = stream.schema_for(model)
         check_absent(schema, model)
-        self.model, self.learns = model, fixed is None
+        self.learns, self._taken = fixed is None, 0
+        self._adopt(model)
         self._source, self._sink, self._observer = source, sink, watch.observer
         self._wanted = details
         self._use_details(None if fixed is None else fixed.kept)
@@ -121,11 +122,6 @@ class Trainer:
         """After how many events of the sequence experts began anew, and those of no use."""
         self._raises = stream.on_error == "raise"
         self._bad_events = BadEvents(stream.dead_letters, stream.max_bad_share, watch.observer)
-        self._taken, self._learned = 0, (0, model.events_left)
-        self._ended: tuple[str, ...] = model.innermost.ended
-        """Of the model's experts those that rest for good, a sentence each."""
-        self._n_ended = len(self._ended)
-        """The number of those that this run does not have to tell any more."""
         self.names = NameCheck(schema, watch.slice, learns=self.learns)
         self._labels = LabelCheck(schema.label)
         self._event_fields = EventFields(source)
@@ -133,6 +129,18 @@ class Trainer:
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
+
+    def _adopt(self, model: Learner) -> None:
+        """Predict and learn by a model from here on."""
+        self.model, self._classes = model, None
+        self._in_rounds = model.events_at_once > 0
+        """The model is in shards, which learn in rounds of so many events."""
+        self._round = self._taken, model.events_left
+        """Events taken when it was last looked how many are left of the round, and these."""
+        self._ended: tuple[str, ...] = model.innermost.ended
+        """Of the model's experts those that rest for good, a sentence each."""
+        self._n_ended = len(self._ended)
+        """The number of those that this run does not have to tell any more."""
 
     def _use_details(self, kept: RegionGiver | None) -> None:
         """Prepare what goes with predictions; a model that learns no more has `kept` its regions.
@@ -179,11 +187,10 @@ class Trainer:
     @property
     def events_left(self) -> int:
         """Events that a model in shards learns next at best, to the end of its round; else 0."""
-        most = self.model.events_at_once
-        if not most:
+        if not self._in_rounds:
             return 0
-        learned, left = self._learned
-        return (left - (self._taken - learned)) % most or most
+        (taken, left), most = self._round, self.model.events_at_once
+        return (left - (self._taken - taken)) % most or most
 
     @property
     def drained(self) -> bool:
@@ -201,15 +208,16 @@ class Trainer:
             If an event cannot be used and the policy is "raise", the model refuses some, or of the
             events emitted too many cannot be used.
         """
-        self._began, known = True, len(self._decoder.table)
+        table = self._decoder.table
+        self._began, width_before = True, len(table.places)
         decoded, tombstones = self._decode(batch)
-        schema = self._decoder.schema
+        schema = table.schema
         surplus = self._surplus(decoded, schema.label)
         refused = min([*decoded.bad, *surplus], default=None) if self._raises else None
         if refused is not None:
             decoded, surplus = before(decoded, refused.row), []
             tombstones = {row for row in tombstones if row < refused.row}
-        work = Work(batch, decoded, tombstones, surplus, schema, known)
+        work = Work(batch, decoded, tombstones, surplus, schema, width_before)
         self._hand_over(batch, partial(self._learn, work), partial(self._emit, work))
         if refused is not None:
             self.drain()
@@ -257,13 +265,16 @@ class Trainer:
                 found = learn()
             except InvalidInput as error:
                 raise EngineError(f"the model refuses an event {batch.span}: {error}") from error
-            self._learned = self._learned[0] + len(batch), self.model.events_left
+            if self._in_rounds:
+                self._round = self._round[0] + n, self.model.events_left
             self._ended = self.model.innermost.ended
             return found
 
-        self._taken += len(batch)
-        if len(batch) <= _FEW:
-            self.drain()
+        n = len(batch.offsets)
+        self._taken += n
+        if n <= _FEW:
+            if self._waiting is not None:
+                self.drain()
             emit(learned)
             return
         self._threads = self._threads or ThreadPoolExecutor(1, "streamk-learner")
@@ -288,9 +299,11 @@ class Trainer:
 
     def _learn(self, work: Work) -> Predicted:
         """Predict, then learn, each event; an event's new columns come after its prediction."""
-        model, decoded, schema, known = self.model, work.decoded, work.schema, work.known
+        model, decoded, schema, known = self.model, work.decoded, work.schema, work.width_before
         y = decoded.y if self.learns else [None] * len(decoded.y)
-        X = decoded.X if model.takes_missing else np.nan_to_num(decoded.X)
+        X = decoded.X
+        if not (model.takes_missing or np.isfinite(X).all()):
+            X = np.nan_to_num(X)
         learned, start = model.n_events, 0
         explanation = None
         if self._observer is not None:  # the model is as it is when it predicts the first event
@@ -350,7 +363,8 @@ class Trainer:
         if work.surplus:
             decoded, found = without(decoded, work.surplus, found)
         there = np.array([label is not None for label in decoded.y], bool)
-        labelled = int(there.sum()) if self.learns else 0
+        n_there = len(decoded.y) - decoded.y.count(None)
+        labelled, n = n_there if self.learns else 0, len(batch.offsets)
         first = self.counts.records + 1
         at = first + decoded.good[there]
         if found.drifts:
@@ -362,7 +376,8 @@ class Trainer:
         self.counts.learned += labelled
         self.counts.unlabelled += len(decoded.y) - labelled
         if not self._raises:  # else the run ends before what is not counted
-            check_all_counted(len(batch), self.counts.records + 1 - first, batch)
+            counted = len(decoded.y) + len(decoded.bad) + len(work.tombstones)
+            check_all_counted(n, counted, batch)
         told = found.prequential, found.classes, found.details
         if self._sink is not None and len(decoded.good):
             outputs = predictions(batch, decoded.good, *told)
@@ -373,7 +388,7 @@ class Trainer:
         if found.explanation is not None:
             row, label = int(decoded.good[0]), decoded.y[0]
             self._observe(found.explanation, batch, row, 0, told, label)
-        events: Sequence[int] = range(len(batch))
+        events: Sequence[int] = range(n)
         if work.tombstones:
             events = [row for row in events if row not in work.tombstones]
         self.names.after(len(events))
@@ -395,7 +410,9 @@ class Trainer:
         if alarms is not None:
             alarms.watch(batch, first, classes, (decoded.good, told), scored, self._alone)
         if len(rows):
-            slices = self._scoring.slices_of(batch.values, rows.tolist())
+            slices = None
+            if self._scoring.slice is not None:
+                slices = self._scoring.slices_of(batch.values, rows.tolist())
             self._scoring.add(first + rows, classes, scored, slices)
 
     def _observe(
@@ -429,7 +446,7 @@ class Trainer:
     # --- the end ----------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
+        """Drain, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
         self.drain()
         counts, bad = self.counts, self.counts.n_bad
         self._bad_events.check_share(bad, counts.events, counts)
@@ -481,7 +498,7 @@ class Trainer:
     def renew(self, model: Learner, schema: Schema, kept: RegionGiver | None) -> None:
         """Predict by another model, which has its own columns and regions, from here on."""
         self.drain()
-        self.model, self._n_ended = model, len(model.innermost.ended)
+        self._adopt(model)
         self._use_details(kept)
         self.use(schema)
 
@@ -520,7 +537,7 @@ class Trainer:
             raise StateError("the checkpoint holds events that wait for labels, this run none")
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the model, as JSON data; all events taken are settled before."""
+        """Everything but the model, as JSON data, once it is drained."""
         return {
             "schema": None if self.schema is None else self.schema.to_json(),
             "counts": vars(self.counts) | {"bad": dict(self.counts.bad)},
@@ -555,9 +572,8 @@ class Trainer:
         Raises `StateError` if the data does not fit.
         """
         try:
-            self.model, schema, self._classes = model, data["schema"], None
-            self._learned = self._taken, model.events_left
-            self._n_ended = len(model.innermost.ended)
+            self._adopt(model)
+            schema = data["schema"]
             self._began = schema is not None
             if self._regions is not None and data["regions"] is not None:
                 level = self._regions.level
