@@ -130,12 +130,11 @@ class MemorySource(SourceBase):
     def poll(self, max_events: int, timeout: float) -> list[Chunk]:
         """The next events, shared evenly among the partitions."""
         deadline = time.monotonic() + timeout
-        while not self.lag():
+        while not any(waiting := [len(self._values[p]) - at for p, at in self._next.items()]):
             left = deadline - time.monotonic()
             if left <= 0 or not self._live:
                 return []
             time.sleep(min(left, _POLL_INTERVAL_S))
-        waiting = [len(self._values[name]) - at for name, at in self._next.items()]
         shares = split_evenly(max_events, waiting)
         return [self._take(name, n) for name, n in zip(self._next, shares, strict=True) if n]
 

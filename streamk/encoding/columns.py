@@ -17,8 +17,8 @@ through the adapters. `streamk.encoding.values` says what a value is.
   But one of numbers, some of them with a decimal point, is a vector: columns "c.0", "c.1" and on.
 - Where a field holds one of these, its texts are 0 but for the one it holds, and its numbers of
   other kinds are missing: NaN.
-- A null, a NaN, an empty text and one such as "NA" (`meaning.MISSING`) are missing: NaN in all
-  columns of the field.
+- A null, a NaN, an empty text and one such as "NA" (`streamk.encoding.values.MISSING`) are
+  missing: NaN in all columns of the field.
 - A field that the event lacks is 0 in all of its columns, or missing, as the schema says.
 - A new column comes with the first event learned that has a value for it, and was 0 before. The
   new columns of one event are appended in order: numbered ones, then names.

@@ -20,7 +20,7 @@ from connectors.records import RecordFormat
 from streamk.backends import LARGEST
 from streamk.backends.threads import sum_of_squares
 from streamk.encoding.columns import Event
-from streamk.encoding.fast import Read, ReadAll, Rowset, read_none
+from streamk.encoding.fast import Read, ReadAll, Rowset
 from streamk.encoding.named import Decoder, NamedDecoder
 from streamk.encoding.schema import BadEvent, Decoded, Expected, Schema
 from streamk.encoding.values import Name, flatten, show
@@ -136,7 +136,7 @@ class RecordDecoder(NamedDecoder):
                 self._nulls.update(others)
             return list(map(event.get, names, lacking))
 
-        return read, read_none
+        return read, None
 
     def _quick(self, values: Sequence[Any], start: int) -> tuple[Rowset, list[int]]:
         self._asked = self._in_order = False

@@ -16,11 +16,7 @@ from streamk.encoding.schema import Kind
 from streamk.encoding.values import AS_NUMBERS, Moment, Name
 
 Read = Callable[[Any], Sequence[Any]]
-ReadAll = Callable[[Sequence[Any]], list[Sequence[Any]] | None]
-
-
-def read_none(_values: Sequence[Any]) -> None:
-    """Read no events at once."""
+ReadAll = Callable[[Sequence[Any]], list[Sequence[Any]] | None] | None
 
 
 @dataclass(slots=True)
@@ -28,8 +24,8 @@ class Fast:
     """The way to read the events that look like the usual one.
 
     `read` gives the values of an event in a fixed order, `numbers` picks those to pack, `filled`
-    does so with NaN in the place of nulls. `read_all` gives the values of many events at once, or
-    None where it cannot tell.
+    does so with NaN in the place of nulls. `read_all`, if there is one, gives the values of many
+    events at once, or None where it cannot tell.
     """
 
     read: Read
@@ -94,16 +90,18 @@ def dict_reading(names: Sequence[Name]) -> tuple[Read, ReadAll]:
             raise ValueError
         return pick(event)
 
-    return read, read_none
+    return read, None
 
 
 def framed_json_reading(read: Read, read_all: ReadAll) -> tuple[Read, ReadAll]:
     """Return the functions that read JSON behind a frame, made of those that read it alone."""
 
-    def read_all_framed(values: Sequence[Any]) -> list[Sequence[Any]] | None:
-        return read_all(list(map(json_body, values)))
+    def read_framed(value: Any) -> Sequence[Any]:
+        return read(json_body(value))
 
-    return lambda value: read(json_body(value)), read_all_framed
+    if read_all is None:
+        return read_framed, None
+    return read_framed, lambda values: read_all(list(map(json_body, values)))
 
 
 def json_reading(
@@ -149,7 +147,7 @@ def json_reading(
         )
     except ValueError:
         # A name that msgspec cannot give to a field (a quote, a control character).
-        return _refuse, read_none
+        return _refuse, None
     decode, unpack = msgspec.json.Decoder(shape).decode, msgspec.structs.astuple
 
     def read(value: bytes) -> Sequence[Any]:
@@ -158,7 +156,7 @@ def json_reading(
         return unpack(decode(value))
 
     if any(name not in kinds for name in names if name != label):
-        return read, read_none
+        return read, None
     decode_all = msgspec.json.Decoder(list[shape]).decode  # type: ignore[valid-type]
 
     def read_all(values: Sequence[Any]) -> list[Sequence[Any]] | None:

@@ -37,7 +37,6 @@ from streamk.encoding.fast import (
     json_reading,
     parsing,
     picker,
-    read_none,
 )
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.schema import BadEvent, Decoded, Expected, Kind, Schema
@@ -234,7 +233,7 @@ class NamedDecoder(Decoder):
 
     def _reading(self, names: list[Name]) -> tuple[Read, ReadAll]:
         if self._encoding == "csv":
-            return self._csv_reading(), read_none
+            return self._csv_reading(), None
         if self._encoding == "dict":
             return dict_reading(names)
         kinds, absent = self._kinds_read()
@@ -273,7 +272,7 @@ class NamedDecoder(Decoder):
             return rows, refused
         fast = self._way(values, start)
         try:
-            every = fast.read_all(values[start:] if start else values)
+            every = fast.read_all(values[start:] if start else values) if fast.read_all else None
         except _REFUSALS:
             every = None
         if every is not None and not fast.texts:

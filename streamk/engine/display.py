@@ -116,7 +116,7 @@ class Display:
         trouble: str | None,
         last: bool = False,
     ) -> None:
-        """Show where the run stands, after all events taken have been learned.
+        """Wait until all events taken are learned and written, and show where the run stands.
 
         The last time, at the end of the run, only if anything has changed since it was shown, and
         with the speed of the last events.

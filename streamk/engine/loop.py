@@ -9,12 +9,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from connectors.base import Sink, Source, group_of
+from connectors.base import Sink, Source, Transactional, Transactions, group_of
 from connectors.errors import Aborted
 from connectors.fields import declare
 from streamk.encoding import Schema
@@ -23,9 +23,8 @@ from streamk.engine.display import Display, HealthMonitor
 from streamk.engine.order.feed import Feed, Order
 from streamk.engine.progress import Pace
 from streamk.engine.recovery.coordinator import CheckpointCoordinator, NotAssigned
-from streamk.engine.recovery.group import transactions_of
 from streamk.engine.report import Report, Stopped, report_of
-from streamk.engine.saving import Again, Saving
+from streamk.engine.saving import Restarts, Saving
 from streamk.engine.training.options import Details, Fixed, Newer, Stream, Watch
 from streamk.engine.training.outputs import DEAD_LETTER
 from streamk.engine.training.trainer import DETAILS, WATCH, DelayedLabels, Trainer
@@ -144,7 +143,9 @@ class Engine:
         sinks = {"sink": sink, "dead_letters": stream.dead_letters, "alarms": watch.alarms}
         self._sinks = {name: some for name, some in sinks.items() if some is not None}
         self._checkpoints = checkpoints
-        self._transactions = transactions_of(source, self._sinks.values(), checkpoints.transactions)
+        self._transactions = _transactions_of(
+            source, self._sinks.values(), checkpoints.transactions
+        )
         self._display = Display(watch.on_progress, Pace(watch.progress_interval))
         self._health = HealthMonitor((source, *self._sinks.values()), self._display.show_again)
         self._stopping, self._looked = False, time.monotonic()
@@ -176,14 +177,14 @@ class Engine:
             self._open(stack)
             first = self._feed.sequencer.events
             self._display.begin(first)
-            again = Again(self._coordinator, self._feed, lambda: self._stopping)
+            restarts = Restarts(self._coordinator, self._feed, lambda: self._stopping)
             stopped: Stopped | None = None
             while stopped is None:
                 try:
                     stopped = self._ended()
                 except (Aborted, NotAssigned) as error:
-                    again.go_back(error)
-            self._coordinator.release()
+                    restarts.restart(error)
+            self._coordinator.commit_released()
             self._show(last=True)
             return report_of(
                 self._trainer,
@@ -244,7 +245,7 @@ class Engine:
             trainer.check()
         trainer.tell()
         is_new = not self._coordinator.is_current or stopped == "end"
-        saved = not is_new or self._saving.save(self._feed.sequencer.events, last=True)
+        saved = not is_new or self._saving.save(self._feed.sequencer.events, final=True)
         return stopped if saved or stopped == "request" else None
 
     def _loop(self) -> Stopped:
@@ -257,8 +258,8 @@ class Engine:
                 if not feed.exhausted:
                     # What is being learned is written once nothing more is there at once.
                     feed.poll(_POLL_SECONDS if trainer.drained else 0.0)
-                elif feed.last:
-                    self._save_before_last()
+                elif feed.unfinished_lines:
+                    self._save_before_unfinished_lines()
                 else:
                     return "end"
             if not feed.sequencer.ready:
@@ -290,18 +291,19 @@ class Engine:
     def _how_many(self) -> int:
         """Return how many events to take at once: to the next checkpoint or the limit at most."""
         events, every = self._feed.sequencer.events, self._checkpoints.every
-        most = min(max(_MOST, self._trainer.events_left), every - events % every)
+        round_left = self._trainer.events_left if self._trainer.in_rounds else 0
+        most = min(max(_MOST, round_left), every - events % every)
         return min(most, self._limit - events)
 
-    def _save_before_last(self) -> None:
-        """Take in records that a later run may find otherwise, behind a last checkpoint.
+    def _save_before_unfinished_lines(self) -> None:
+        """Take in last lines that a later run may find longer, after the final checkpoint.
 
-        That is none of a run that ends with an error, unless those records avert it.
+        A run that is about to end with an error writes none; those lines may avert the error.
         """
         with suppress(InvalidInput):
             self._trainer.check()
-            self._saving.save(self._feed.sequencer.events, last=True)
-        self._feed.add_last()
+            self._saving.save(self._feed.sequencer.events, final=True)
+        self._feed.add_unfinished_lines()
 
     def _renew(self, newer: Callable[[], Newer | None]) -> None:
         """Predict by a newer model from here on, if it is time to look and there is one."""
@@ -338,3 +340,28 @@ def _config(
         "delimiter": source.delimiter,
         "max_skew": None if math.isinf(order.max_skew) else float(order.max_skew),
     }
+
+
+def _transactions_of(
+    source: Source, sinks: Iterable[Sink], seconds: float | None
+) -> Transactions | None:
+    """Return the transactions of all sinks that can write in one; None without `seconds`.
+
+    That is the time in which each is to be committed.
+
+    Raises
+    ------
+    InvalidInput
+        If no sink can.
+    BadURL
+        If they, or the group of the source, cannot be in one.
+    """
+    if seconds is None:
+        return None
+    able = [sink for sink in sinks if isinstance(sink, Transactional)]
+    if not able:
+        raise InvalidInput(
+            "transactions need a sink that can write in them: kafka://HOST:PORT/TOPIC"
+        )
+    first, *others = able
+    return first.transact(source, others, seconds)

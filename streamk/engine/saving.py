@@ -1,4 +1,4 @@
-"""The times at which checkpoints are written, and how long a run goes on without."""
+"""The times at which checkpoints are written, and restarts where that or a commit fails."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _REST = 0.5
 """Seconds between two tries."""
 
 
-class Again:
-    """Has a run go on from its last committed checkpoint.
+class Restarts:
+    """Restarts a run from its last committed checkpoint, within the process.
 
     That is where a transaction was aborted, or partitions came while no checkpoint could be
     written. `stopping` tells whether the run was asked to stop.
@@ -32,15 +32,15 @@ class Again:
         self._coordinator, self._feed, self._stopping = coordinator, feed, stopping
         self._commits, self._since = -1, 0.0
 
-    def go_back(self, error: Exception) -> None:
-        """Go back. Raises the last error where nothing could be committed for too long."""
+    def restart(self, error: Exception) -> None:
+        """Restart. Raises the last error where nothing could be committed for too long."""
         if self._coordinator.commits != self._commits:
             self._commits, self._since = self._coordinator.commits, time.monotonic()
         while True:
             if self._stopping() or time.monotonic() - self._since > _PATIENCE:
                 raise error
             try:
-                self._coordinator.go_back(error)
+                self._coordinator.restart_from_commit(error)
             except (Aborted, Unavailable, NotAssigned) as again:
                 error = again
             else:
@@ -86,10 +86,10 @@ class Saving:
             return False
         return not self._coordinator.is_current
 
-    def save(self, events: int, *, last: bool = False) -> bool:
+    def save(self, events: int, *, final: bool = False) -> bool:
         """Write one after so many events; False if the group refused it and the run went back.
 
-        After the `last` one nothing comes, so that its failure is final.
+        After the `final` one nothing comes, so that its failure ends the run.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Saving:
             return False
         except NotSaved as error:
             left = self._checkpoints.grace - (events - self._coordinator.saved_events)
-            if last or left <= 0:
+            if final or left <= 0:
                 raise
             if self._failed is None:
                 _log.warning(

@@ -20,7 +20,6 @@ from reference import encoding as naive_encoding
 from connectors.base import Rows
 from connectors.errors import BadRecord
 from streamk.encoding import BAD_KINDS, Decoded, Schema, decoder
-from streamk.encoding.fast import read_none
 from streamk.encoding.values import Moment
 from streamk.features.columns import OWN
 
@@ -249,7 +248,7 @@ def test_the_fast_and_the_careful_way_agree(events: list[dict[str, Any]], schema
     together = decoder("dict", schema).decode(events)
     one_by_one = decoder("dict", schema)
     # A longer and never matching field list: nothing fits the fast way any more.
-    one_by_one._reading = lambda _names: (refuse, read_none)
+    one_by_one._reading = lambda _names: (refuse, None)
     careful = one_by_one.decode(events)
     np.testing.assert_array_equal(together.X, careful.X)
     assert together.y == careful.y
@@ -442,7 +441,7 @@ def test_both_ways_agree_whatever_a_field_holds_next(values: list[Any], absent: 
         fast, careful = (decoder("dict", Schema(absent=absent)) for _ in range(2))
         events = [{"c": value} for value in order] * 2
         together = fast.decode(events)
-        careful._reading = lambda _names: (refuse, read_none)
+        careful._reading = lambda _names: (refuse, None)
         alone = [careful.decode([event]) for event in events]
         assert fast.schema.columns == careful.schema.columns
         X = [row for part in alone for row in part.X]

@@ -19,7 +19,6 @@ from connectors.records import framed
 from connectors.schemas.formats import SchemaFormat
 from connectors.schemas.protobuf import ProtobufSchema
 from streamk.encoding import Decoded, FieldReader, Schema, decoder
-from streamk.encoding.fast import read_none
 
 # --- schemas and events ---------------------------------------------------------------------------
 
@@ -225,7 +224,7 @@ def test_the_fast_way_gives_what_the_careful_way_does(absent: Any, seed: int) ->
     fast, careful = (
         decoder("avro", Schema(label="clicked", absent=absent), record_format=of) for _ in range(2)
     )
-    careful._reading = lambda _names: (refuse, read_none)  # type: ignore[attr-defined]
+    careful._reading = lambda _names: (refuse, None)  # type: ignore[attr-defined]
     one, other = fast.decode(values), careful.decode(values)
     assert careful.schema == fast.schema
     np.testing.assert_array_equal(known_then(one), known_then(other))

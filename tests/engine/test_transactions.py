@@ -248,7 +248,7 @@ class _Failing:
     def __init__(self, tries: int, now: list[float]) -> None:
         self.left, self.polls, self._now = tries, 0, now
 
-    def go_back(self, error: ConnectorError) -> None:
+    def restart_from_commit(self, error: ConnectorError) -> None:
         self._now[0] += 50.0
         self.left -= 1
         if self.left:
@@ -268,19 +268,19 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_what_is_aborted_is_done_again_until_it_is_committed(now: list[float]) -> None:
     failing: Any = _Failing(4, now)
-    one = again.Again(failing, failing, lambda: False)
-    one.go_back(Aborted("first"))
+    one = again.Restarts(failing, failing, lambda: False)
+    one.restart(Aborted("first"))
     assert failing.polls == 3
     with pytest.raises(Aborted, match="second"):  # nothing was committed for 200 s
-        one.go_back(Aborted("second"))
+        one.restart(Aborted("second"))
     failing.commits, failing.left = 1, 1
-    one.go_back(Aborted("third"))
+    one.restart(Aborted("third"))
 
 
 def test_a_run_that_is_stopped_does_nothing_again(now: list[float]) -> None:
     failing: Any = _Failing(1, now)
     with pytest.raises(Aborted, match="first"):
-        again.Again(failing, failing, lambda: True).go_back(Aborted("first"))
+        again.Restarts(failing, failing, lambda: True).restart(Aborted("first"))
     assert failing.left == 1
 
 

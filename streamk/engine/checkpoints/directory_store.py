@@ -106,7 +106,7 @@ class DirectoryStore(Store):
         return sorted(p for p in found if p != self.path)
 
     def open(self, accept: Callable[[Checkpoint], bool] | None = None) -> Checkpoint | None:
-        """As `find`; newer ones are set aside (renamed), because what follows replaces them."""
+        """As `find`, and rename newer checkpoints to ``*.set-aside``: new ones take their place."""
         found = self.find(accept)
         if found is None:
             return None

@@ -139,7 +139,7 @@ class Store(ABC):
         self.segments.read(name)
 
     def open(self, accept: Callable[[Checkpoint], bool] | None = None) -> Checkpoint | None:
-        """As `find`; what is newer is out of the way of what follows."""
+        """As `find`, and move newer checkpoints out of the way of those that will be written."""
         return self.find(accept)
 
     @abstractmethod

@@ -242,7 +242,7 @@ class Metrics:
         point = (before // self._stride + 1) * self._stride
         while point <= self.scored:
             window = rows[:, max(0, point - offset - self._window) : point - offset]
-            figures = self._main_of(window) | self._baselines_of(window) | self._held_by(window)
+            figures = self._main_of(window) | self._baselines_of(window) | self._coverage_of(window)
             if self._named and point % self._named_stride == 0:
                 figures |= self._named_of(window)
             if not self.history.add(int(places[point - before - 1]), figures):
@@ -276,7 +276,7 @@ class Metrics:
         if not self.scored:
             return {}
         last = self._last
-        return self._main_of(last) | self._named_of(last) | self._held_by(last)
+        return self._main_of(last) | self._named_of(last) | self._coverage_of(last)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Figures of the baselines, accuracy or mean absolute error, whole and windowed, by name.
@@ -321,7 +321,7 @@ class Metrics:
         columns = self._named_columns(rows)
         return {one.name: one.window(columns) for one in self._named}
 
-    def _held_by(self, rows: Floats) -> dict[str, float]:
+    def _coverage_of(self, rows: Floats) -> dict[str, float]:
         held = self._coverage
         return {} if held is None else held.window(self._named_columns(rows))
 

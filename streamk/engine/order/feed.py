@@ -98,10 +98,10 @@ class Feed:
         self._shared = group_of(source) is not None
         self.write_passes: Callable[[list[Pass]], None] = lambda _: None
         """Makes passes durable; set where there are checkpoints."""
-        self.last: dict[str, Chunk] = {}
-        """Events to come that the next run may find otherwise, by partition."""
+        self.unfinished_lines: dict[str, Chunk] = {}
+        """By partition the last line, which has no end yet: the next run may find it longer."""
         self.provisional: dict[str, int] = {}
-        """Positions of what was taken in by `add_last`, by partition."""
+        """Positions of what was taken in by `add_unfinished_lines`, by partition."""
         self._learned: dict[str, list[list[int]]] = {}
         self._waiting_since: float | None = None
         self._paused: frozenset[str] | None = frozenset()
@@ -140,13 +140,13 @@ class Feed:
         self._learned = self.learned
         self.sequencer.drop(self.sequencer.partitions)
         self._paused = None
-        self.last = {}
+        self.unfinished_lines = {}
         self._waiting_since = None
         return places
 
     @property
     def learned(self) -> dict[str, list[list[int]]]:
-        """Ranges [start, stop) of the offsets that were taken, by partition, lost ones included."""
+        """Ranges [start, stop) of the offsets that were processed, by partition, with lost ones."""
         ranges = {name: [list(r) for r in found] for name, found in self._learned.items()}
         for name, offset in self.sequencer.offsets.items():
             ranges[name][-1][1] = offset
@@ -192,15 +192,17 @@ class Feed:
         if at > chunk.offsets[-1]:
             return chunk
         place = int(np.searchsorted(chunk.offsets, at))
-        self.last[chunk.partition] = chunk.slice(place, len(chunk))
+        self.unfinished_lines[chunk.partition] = chunk.slice(place, len(chunk))
         return chunk.slice(0, place)
 
-    def add_last(self) -> None:
+    def add_unfinished_lines(self) -> None:
         """Take in what was set aside. No checkpoint may be written from here on."""
-        self.provisional = {name: int(chunk.offsets[0]) for name, chunk in self.last.items()}
-        for name in sorted(self.last):
-            self.sequencer.add(self.last[name])
-        self.last = {}
+        self.provisional = {
+            name: int(chunk.offsets[0]) for name, chunk in self.unfinished_lines.items()
+        }
+        for name in sorted(self.unfinished_lines):
+            self.sequencer.add(self.unfinished_lines[name])
+        self.unfinished_lines = {}
 
     def unfinished(self, *, saved: bool) -> tuple[str, ...]:
         """Return a sentence for everything that was not read, or is read again.
@@ -365,7 +367,7 @@ class Feed:
             _log.warning(words, f"{stop - start:,}", start, stop, partition, reason)
 
     def miss(self, partition: str, start: int, stop: int, reason: str) -> None:
-        """As `record_lost`, but for what was learned here or is on record already."""
+        """Put a range on record as `record_lost` does, except what was learned here or is there."""
         lost = ([x["start"], x["stop"]] for x in self.lost if x["partition"] == partition)
         for known_start, known_stop in sorted([*self.learned.get(partition, ()), *lost]):
             self.record_lost(partition, start, min(known_start, stop), reason)

@@ -1,4 +1,4 @@
-"""The clock of one partition: how far its timestamps have come.
+"""The clock of one partition, elsewhere called its watermark: how far its timestamps have come.
 
 The clock is the largest timestamp so far, except that a single record cannot move it far ahead:
 one from a machine whose time is wrong would otherwise put everything that follows it behind

@@ -50,7 +50,7 @@ _log = logging.getLogger("streamk.engine")
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """From `offset` on, the events of `partition` sort no earlier than `clock` (milliseconds)."""
+    """A partition was passed over: from `offset` on its events sort at `clock` (ms) or later."""
 
     partition: str
     offset: int
@@ -276,17 +276,17 @@ class Sequencer:
         returned must be durable before an event is taken.
         """
         clock = self._newest + max(1, ahead)
-        records = [Pass(name, self._buffers[name].read, clock) for name in partitions]
-        for record in records:
-            self._buffers[record.partition].silent = True
-        self.replay(records)
-        return records
+        passes = [Pass(name, self._buffers[name].read, clock) for name in partitions]
+        for one in passes:
+            self._buffers[one.partition].silent = True
+        self.replay(passes)
+        return passes
 
     def behind_all(self, places: Mapping[str, int]) -> list[Pass]:
         """Return what puts events of new partitions, from these offsets on, behind all others.
 
-        That is, behind everything buffered; where nothing was read yet, at no time. The records
-        must be durable before the partitions are assigned, and then be given to `replay`.
+        That is, behind everything buffered; where nothing was read yet, their clock stays open. The
+        passes must be durable before the partitions are assigned, and then be given to `replay`.
         """
         clock = NEVER if self._newest == NEVER else self._newest + 1
         return [Pass(name, at, clock) for name, at in places.items()]
@@ -296,16 +296,16 @@ class Sequencer:
         """The clock that is furthest ahead."""
         return max((buffer.clock.time for buffer in self._buffers.values()), default=NEVER)
 
-    def replay(self, records: Iterable[Pass]) -> None:
+    def replay(self, passes: Iterable[Pass]) -> None:
         """Apply recorded passes; those of partitions not read here are ignored."""
-        for record in records:
-            buffer = self._buffers.get(record.partition)
-            if buffer is None or record.offset < buffer.taken:
+        for one in passes:
+            buffer = self._buffers.get(one.partition)
+            if buffer is None or one.offset < buffer.taken:
                 continue
             # Of passes at the same offset only the furthest counts.
-            kept = [p for p in buffer.passes if p[0] != record.offset or p[1] > record.clock]
-            if not any(p[0] == record.offset for p in kept):
-                kept.append((record.offset, record.clock))
+            kept = [p for p in buffer.passes if p[0] != one.offset or p[1] > one.clock]
+            if not any(p[0] == one.offset for p in kept):
+                kept.append((one.offset, one.clock))
             buffer.passes = sorted(kept)
             buffer.raise_clock()
         self._merge()

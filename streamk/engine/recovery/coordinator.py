@@ -2,21 +2,21 @@
 
 A start::
 
-    open -> _found -> Store.find or open, Group.agrees, Job.check     the newest that agrees
-         -> _restore: trainer, feed, sinks             or _begin: the model of another, or a new one
-         -> _assign                                                   its partitions are read
+    open -> _found      the newest checkpoint that agrees: Store.find, Group.agrees
+         -> _restore    trainer, feed and sinks as in it; without one `_begin`: another's model
+         -> _assign     partitions are read
 
 A rebalance, in `Source.poll`::
 
-    revoked  -> save(released=True), Feed.release                     else _go_back
+    revoked  -> save(released=True), Feed.release                     else _restore_committed
     assigned -> _assign -> _find_agreeing       if nobody knew whether the last commit had come
                         -> _begin_partition     of each: from its place, or the committed offset
                         -> Takeover.run         models of dead members are merged
                         -> save                 before the first event is learned
 
-Where a commit is refused, `_go_back` restores the last committed checkpoint and gives up all
-partitions. So it is where one cannot be written while partitions move: who gets them learns again
-what was learned since.
+Where a commit is refused, `_restore_committed` goes back to the last committed checkpoint and
+gives up all partitions. So it is where one cannot be written while partitions move: who gets them
+learns again what was learned since.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from streamk.engine.order.feed import Feed
 from streamk.engine.order.partitions import Clock
 from streamk.engine.order.sequence import Pass
 from streamk.engine.recovery.group import Group, Peers, offsets_of
-from streamk.engine.recovery.job import Job, identities, renamed, replaced
+from streamk.engine.recovery.job import JobIdentity, identities, renamed, replaced
 from streamk.engine.recovery.takeover import RevisionMarker, Takeover
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
@@ -124,7 +124,7 @@ class CheckpointCoordinator:
         compared = store is not None or checkpoints.start_from is not None
         self._opening = opening_of(trainer.model) if compared else None
         initial = None if self._opening is None else self._opening.initial
-        self._job = Job(config, initial, learns=trainer.learns)
+        self._job = JobIdentity(config, initial, learns=trainer.learns)
 
     @property
     def epoch(self) -> int | None:
@@ -283,7 +283,7 @@ class CheckpointCoordinator:
         Raises
         ------
         NotAssigned
-            If the checkpoint that has them cannot be written. `go_back` tries again.
+            If the checkpoint that has them cannot be written. `restart_from_commit` tries again.
         """
         try:
             self._assign(partitions)
@@ -412,11 +412,11 @@ class CheckpointCoordinator:
         except (ConnectorError, NotSaved) as error:
             if self._store is None or (isinstance(error, NotSaved) and not self._checkpoints.grace):
                 raise
-            self._go_back(error)
+            self._restore_committed(error)
         else:
             self._resumed.places = self._feed.release()
 
-    def _go_back(self, error: Exception) -> None:
+    def _restore_committed(self, error: Exception) -> None:
         """Give up all partitions and what was learned since the last committed checkpoint.
 
         The group has given the partitions away: their next owner starts at the last commit and
@@ -435,12 +435,12 @@ class CheckpointCoordinator:
             if found is not None:
                 self._restore(found)
 
-    def go_back(self, error: Exception) -> None:
+    def restart_from_commit(self, error: Exception) -> None:
         """Read and learn again what came after the last committed checkpoint.
 
         Raises as `assigned` and `open` do.
         """
-        self._go_back(error)
+        self._restore_committed(error)
         self.assigned(self._source.partitions())
 
     def _find_agreeing(self) -> None:
@@ -511,7 +511,7 @@ class CheckpointCoordinator:
         sequencer = self._feed.sequencer
         return sequencer.events == self.saved_events and sequencer.offsets == self._saved_at
 
-    def release(self) -> None:
+    def commit_released(self) -> None:
         """Tell the group, if there is one, that nothing was written beyond what was committed."""
         if self._group.shared and self.is_current:
             with suppress(Revoked):
@@ -525,7 +525,7 @@ class CheckpointCoordinator:
                 written = self._revisions.written_until
                 self._group.commit(offsets, self._store.epoch, written, released=released)
             except Revoked as error:
-                self._go_back(error)
+                self._restore_committed(error)
                 raise
 
 

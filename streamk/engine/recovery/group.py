@@ -47,18 +47,18 @@ import logging
 import math
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from connectors.base import InGroup, Sink, Source, Transactional, Transactions, group_of
+from connectors.base import InGroup, Source, group_of
 from streamk.engine.checkpoints.files import Untrusted, lock
 from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import Checkpoint, newest_checkpoint
 from streamk.engine.checkpoints.store import Store
-from streamk.errors import InvalidInput, StateError
+from streamk.errors import StateError
 from streamk.state import FORMAT
 
 _log = logging.getLogger("streamk.engine")
@@ -443,28 +443,3 @@ def _ends(body: Mapping[str, Any]) -> dict[str, int]:
             if stop > start or start < found.get(partition, start):
                 found[partition] = stop
     return found
-
-
-def transactions_of(
-    source: Source, sinks: Iterable[Sink], seconds: float | None
-) -> Transactions | None:
-    """Return the transactions of all sinks that can write in one; None without `seconds`.
-
-    That is the time in which each is to be committed.
-
-    Raises
-    ------
-    InvalidInput
-        If no sink can.
-    BadURL
-        If they, or the group of the source, cannot be in one.
-    """
-    if seconds is None:
-        return None
-    able = [sink for sink in sinks if isinstance(sink, Transactional)]
-    if not able:
-        raise InvalidInput(
-            "transactions need a sink that can write in them: kafka://HOST:PORT/TOPIC"
-        )
-    first, *others = able
-    return first.transact(source, others, seconds)

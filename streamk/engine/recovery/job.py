@@ -78,7 +78,7 @@ class AnotherJob(StateError):
         return type(self), of, self.__dict__
 
 
-class Job:
+class JobIdentity:
     """The part of a run that stays the same through restarts.
 
     Parameters

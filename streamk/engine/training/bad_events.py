@@ -1,4 +1,4 @@
-"""Events that cannot be used: they are counted, told, written elsewhere, and at most so many."""
+"""What becomes of events: counts, and those that cannot be used, which may be so many at most."""
 
 from __future__ import annotations
 
@@ -171,10 +171,10 @@ class BadEvents:
             self._dead_letters.write([dead_letter(batch, event) for event in bad])
 
     def check(self, records: Sequence[int], bad: Set[int], counts: Counts) -> None:
-        """Check after each of the last events, by their rows, that not too many could not be used.
+        """Raise `EngineError` if after any of the last events too many were unusable.
 
-        Those that could not are of the rows `bad`; `counts` is of all events so far. Raises
-        `EngineError` if there are too many.
+        The last events are given by their rows, the unusable ones of them by the rows `bad`;
+        `counts` is of all events so far.
         """
         n, events = len(records), counts.events
         before = events - n
@@ -188,7 +188,7 @@ class BadEvents:
                 self.check_share(n_bad, before + place + 1, counts)
 
     def check_share(self, bad: int, n: int, counts: Counts) -> None:
-        """Raise `EngineError` if so many of n events that cannot be used are too many."""
+        """Raise `EngineError` if so many of n events are unusable that they are too many."""
         if bad > self._max_share * n:
             kinds = ", ".join(f"{kind} {many}" for kind, many in counts.bad.items())
             raise EngineError(
@@ -200,12 +200,10 @@ class BadEvents:
 def tombstones_apart(
     bad: Sequence[BadEvent], values: Sequence[Any]
 ) -> tuple[list[BadEvent], set[int]]:
-    """Return what of this cannot be used, and the rows that tell of a deletion and are no events.
+    """Split bad events into those that are bad and rows that tell of a deletion, no events.
 
-    Records that have come without a value are such, too.
+    A record without a value tells of a deletion, too.
     """
-    if not bad:
-        return [], set()
     rows = {one.row for one in bad if one.kind == TOMBSTONE or values[one.row] is None}
     return [one for one in bad if one.row not in rows], rows
 

@@ -22,6 +22,7 @@ from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Schema, dec
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
+from streamk.engine.evaluation.scoring import Scoring, SliceReader
 from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import (
     BadEvents,
@@ -46,8 +47,6 @@ from streamk.engine.training.learning import (
 )
 from streamk.engine.training.options import Details, Fixed, Stream, Watch
 from streamk.engine.training.outputs import (
-    Scoring,
-    SliceReader,
     prediction_type,
     predictions,
     revise,
@@ -133,7 +132,7 @@ class Trainer:
     def _adopt(self, model: Learner) -> None:
         """Predict and learn by a model from here on."""
         self.model, self._classes = model, None
-        self._in_rounds = model.events_at_once > 0
+        self.in_rounds = model.events_at_once > 0
         """The model is in shards, which learn in rounds of so many events."""
         self._round = self._taken, model.events_left
         """Events taken when it was last looked how many are left of the round, and these."""
@@ -186,9 +185,7 @@ class Trainer:
 
     @property
     def events_left(self) -> int:
-        """Events that a model in shards learns next at best, to the end of its round; else 0."""
-        if not self._in_rounds:
-            return 0
+        """Events that a model in shards learns next at best, to the end of its round."""
         (taken, left), most = self._round, self.model.events_at_once
         return (left - (self._taken - taken)) % most or most
 
@@ -265,7 +262,7 @@ class Trainer:
                 found = learn()
             except InvalidInput as error:
                 raise EngineError(f"the model refuses an event {batch.span}: {error}") from error
-            if self._in_rounds:
+            if self.in_rounds:
                 self._round = self._round[0] + n, self.model.events_left
             self._ended = self.model.innermost.ended
             return found
