@@ -141,8 +141,8 @@ class Without(MultiKernel):
     def _silence(self) -> None:
         arrays = self._mixture.pool.arrays
         if self._silent == CONSTANT:
-            classes = arrays["LEVEL"].shape[1]
-            arrays["LEVEL"][:] = 1.0 / classes if classes > 1 else 0.0
+            classes = arrays["CONSTANT_LEVELS"].shape[1]
+            arrays["CONSTANT_LEVELS"][:] = 1.0 / classes if classes > 1 else 0.0
         else:
             arrays["ACTIVE"][BANKS.index(self._silent)] = False
 

@@ -4,8 +4,8 @@ A bank has experts that look at the same of an event, and that are active or ina
 record says how many there are, by which rules they step, and what arrays they have. The order of
 scores, the masks of active experts, the arrays of a pool, the check of its state, and what becomes
 of it where labels get another unit or columns and classes are added, follow from the records. The
-loops are in the bank's file below `streamk.backends.numba_backend.experts`, where `banks` calls
-them. Nothing here needs numba.
+loops are in the bank's file below `streamk.backends.numba_backend.experts`, where `all_banks` calls
+them. Nothing here needs numba. Arrays and sizes of a bank begin with its name.
 """
 
 from __future__ import annotations
@@ -26,12 +26,20 @@ bets, which comes last and has no rate but a wealth to begin with, which matters
 """
 RULES = 4
 """Rules that a cell of random binning has room for, side by side."""
+GAUSSIAN_FEATURES = 256
+"""Random features, at each bandwidth."""
+GAUSSIAN_SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Median distance over bandwidth, over the root of 2."""
+WINDOW_EVENTS, WINDOW_BYTES = 1000, 4 << 20
+"""Events that smoothers look at, and the memory that they may take."""
 SMOOTHERS = 7
 """Experts of the window: kernels of two kinds at several sharpnesses."""
 APART, WIDTH = 4, 8
 """Sums of a class of the smoothers that go on side by side, and numbers in each: one for each
 smoother, and room."""
-LEVEL_RATES = (1.0, 0.2, 0.01)
+NEWTON_COLUMNS = 64
+"""Columns up to which there is this bank: its time grows with their square."""
+CONSTANT_RATES = (1.0, 0.2, 0.01)
 """Of the experts of the constant kernel."""
 
 WIDE = Domain(-1e30, 1e30)
@@ -39,7 +47,7 @@ WIDE = Domain(-1e30, 1e30)
 some 10^20 times smaller."""
 _SQUARES = Domain(0.0, 1e30)
 _CELLS = Domain(-1e17, 1e17)
-"""Slopes in the factors of tables, which are squared, are up to 20 times as large."""
+"""Slopes in the weights of tables, which are squared, are up to 20 times as large."""
 
 COEFFICIENT, SIGNED, UNSIGNED = (-0.5, 0.5), (-1.0, 1.0), (1.0, 1.0)
 """Factors from a logit's number to those of two outputs: of a coefficient, of a number with a sign
@@ -78,8 +86,9 @@ class Bank:
     learned, following, room, workspace : tuple of Declared
         Arrays that learning changes and a state holds; that follow from columns, seed, scale and
         options; that a forecast writes; and that learning writes.
-    rules : tuple of (int, float)
-        Step rules and rates of experts side by side, if they descend gradients.
+    rules : tuple of (float, float)
+        Of experts side by side, if they descend gradients: step rule and rate; of random binning
+        the rate of its cells, and of its tables' weights.
     """
 
     name: str
@@ -113,118 +122,122 @@ LINEAR = Bank(
 )
 """Linear models of the scaled columns."""
 
-_LADDER = ("BANDWIDTHS", "LADDER_RULES", "OUTPUT_ROOM", "FEATURES")
+_GAUSSIAN = ("GAUSSIAN_BANDWIDTHS", "GAUSSIAN_RULES", "OUTPUT_ROOM", "GAUSSIAN_FEATURES")
 
 GAUSSIAN = Bank(
     "gaussian",
-    lambda sizes: sizes["BANDWIDTHS"] * sizes["LADDER_RULES"],
+    lambda sizes: sizes["GAUSSIAN_BANDWIDTHS"] * sizes["GAUSSIAN_RULES"],
     learned=(
-        Learned("ladder_a", "float32", _LADDER, WIDE, COEFFICIENT, "factor"),
-        Learned("ladder_squares", "float32", _LADDER, _SQUARES, UNSIGNED),
+        Learned("gaussian_a", "float32", _GAUSSIAN, WIDE, COEFFICIENT, "factor"),
+        Learned("gaussian_squares", "float32", _GAUSSIAN, _SQUARES, UNSIGNED),
     ),
     following=(
-        Declared("projection", "float32", ("COLUMNS", "FEATURES")),
-        Declared("phases", "float32", ("FEATURES",)),
-        Declared("scales", "float64", ("BANDWIDTHS",)),
-        Declared("ladder_rates", "float64", ("LADDER_RULES",)),
-        Declared("ladder_kinds", "int64", ("LADDER_RULES",)),
+        Declared("gaussian_projection", "float32", ("COLUMNS", "GAUSSIAN_FEATURES")),
+        Declared("gaussian_offsets", "float32", ("GAUSSIAN_FEATURES",)),
+        Declared("gaussian_scales", "float64", ("GAUSSIAN_BANDWIDTHS",)),
+        Declared("gaussian_rates", "float64", ("GAUSSIAN_RULES",)),
+        Declared("gaussian_kinds", "int64", ("GAUSSIAN_RULES",)),
     ),
     room=(
-        Declared("u", "float32", ("FEATURES",)),
-        Declared("phi", "float32", ("BANDWIDTHS", "FEATURES")),
+        Declared("gaussian_u", "float32", ("GAUSSIAN_FEATURES",)),
+        Declared("gaussian_phi", "float32", ("GAUSSIAN_BANDWIDTHS", "GAUSSIAN_FEATURES")),
     ),
     rules=((ADAGRAD, 0.3), (NORMALIZED, 0.5)),
 )
 """Linear models of Gaussian random features, at each bandwidth of a ladder."""
 
-_TABLES = ("TABLES", RULES)
+_BINNING = ("BINNING_TABLES", RULES)
 
 BINNING = Bank(
     "binning",
-    lambda sizes: sizes["GROUPS"] * sizes["GRID_RULES"],
+    lambda sizes: sizes["BINNING_GROUPS"] * sizes["BINNING_RULES"],
     learned=(
         # For each output the coefficients of the rules, then their sums of squared slopes, then
         # nothing; a row begins on a cache line.
-        Learned("cells_a", "float32", ("SLOTS", "LINE"), _CELLS),
-        Learned("factors", "float32", _TABLES, Domain(0.01, 8.0)),
-        Learned("spread", "float32", _TABLES, Domain(0.0, 1e38)),
+        Learned("binning_cells", "float32", ("BINNING_SLOTS", "BINNING_LINE"), _CELLS),
+        Learned("binning_weights", "float32", _BINNING, Domain(0.01, 8.0)),
+        Learned("binning_weight_squares", "float32", _BINNING, Domain(0.0, 1e38)),
     ),
     following=(
         # Where a group's columns start among the members, which lie as (columns of a table, tables
         # of the group), and where its tables start; whether these are of all columns.
-        Declared("starts", "int64", (("GROUPS", 1),)),
-        Declared("group", "int64", (("GROUPS", 1),)),
-        Declared("of_all", "bool", ("GROUPS",)),
-        Declared("members_of", "int32", ("MEMBERS",)),
-        Declared("shifts", "float32", ("MEMBERS",)),
+        Declared("binning_member_starts", "int64", (("BINNING_GROUPS", 1),)),
+        Declared("binning_group_starts", "int64", (("BINNING_GROUPS", 1),)),
+        Declared("binning_of_all", "bool", ("BINNING_GROUPS",)),
+        Declared("binning_columns", "int32", ("BINNING_MEMBERS",)),
+        Declared("binning_shifts", "float32", ("BINNING_MEMBERS",)),
         # Strides of the bins, of a table with a cell for each of them; else random.
-        Declared("multipliers", "int32", ("MEMBERS",)),
-        Declared("bins", "float32", ("TABLES",)),
-        # A table's first cell, and by how many bits a sum is shifted down to the number of a cell.
-        Declared("first", "int32", (("TABLES", 1),)),
-        Declared("down", "int32", ("TABLES",)),
-        Declared("grid_rates", "float32", _TABLES),  # 0 for a rule that is not used
-        Declared("grid_paces", "float32", _TABLES),
+        Declared("binning_multipliers", "int32", ("BINNING_MEMBERS",)),
+        Declared("binning_bins", "float32", ("BINNING_TABLES",)),
+        # A table's first cell, and by how many bits a hash is shifted down to the number of a cell.
+        Declared("binning_starts", "int32", (("BINNING_TABLES", 1),)),
+        Declared("binning_down", "int32", ("BINNING_TABLES",)),
+        Declared("binning_rates", "float32", _BINNING),  # 0 for a rule that is not used
+        Declared("binning_weight_rates", "float32", _BINNING),
     ),
     room=(
-        Declared("cells", "int32", ("TABLES",)),
-        # Coefficients of the event's cells, if there is one output; outputs, laid out as a cell is.
-        Declared("gathered", "float32", _TABLES),
-        Declared("side", "float32", ("GROUPS", "SIDE_LINE")),
+        Declared("binning_places", "int32", ("BINNING_TABLES",)),  # of the event's cells
+        # Coefficients of the event's cells, if there is one output; a group's outputs, or slopes,
+        # laid out as a cell is.
+        Declared("binning_gathered", "float32", _BINNING),
+        Declared("binning_by_group", "float32", ("BINNING_GROUPS", "BINNING_USED_LINE")),
     ),
     workspace=(
-        Declared("cell_slopes", "float32", _TABLES),
-        Declared("cell_squares", "float32", _TABLES),
-        Declared("cell_steps", "float32", _TABLES),
-        Declared("taken", "float32", (RULES,)),  # squares of slopes
+        Declared("binning_slopes", "float32", _BINNING),
+        Declared("binning_squares", "float32", _BINNING),
+        Declared("binning_steps", "float32", _BINNING),
+        Declared("binning_rule_squares", "float32", (RULES,)),  # squares of slopes
     ),
     rules=((0.02, 0.1), (0.1, 0.1), (0.5, 0.03)),
 )
-"""Sums over tables of random binning, for each group of tables. Its rules are rates of the cells,
-and paces of the tables' factors."""
+"""Sums over tables of random binning, for each group of tables."""
 
 WINDOW = Bank(
     "window",
     lambda _: SMOOTHERS,
     learned=(
-        Learned("window_z", "float32", ("COLUMNS", "WINDOW"), Domain(-1e4, 1e4)),
-        Learned("window_y", "float32", ("WINDOW",), WIDE, unit="value"),
+        Learned("window_z", "float32", ("COLUMNS", "WINDOW_EVENTS"), Domain(-1e4, 1e4)),
+        Learned("window_y", "float32", ("WINDOW_EVENTS",), WIDE, unit="value"),
     ),
     room=(
-        Declared("distances", "float32", ("WINDOW",)),
-        Declared("weights", "float32", (2, "WINDOW")),
+        Declared("window_distances", "float32", ("WINDOW_EVENTS",)),
+        Declared("window_weights", "float32", (2, "WINDOW_EVENTS")),
         # Of weights and of weights times labels, or by class.
-        Declared("sums", "float32", (APART, "SUMMED", WIDTH)),
+        Declared("window_sums", "float32", (APART, "WINDOW_CLASSES", WIDTH)),
     ),
 )
 """Kernel smoothers over the last events."""
 
 NEWTON = Bank(
     "newton",
-    lambda sizes: min(sizes["NEWTON"], 1),
+    lambda sizes: min(sizes["NEWTON_FEATURES"], 1),
     learned=(
         Learned(
-            *("newton_a", "float32", ("OUTPUTS", "NEWTON"), Domain(-1e15, 1e15)),
+            *("newton_a", "float32", ("OUTPUTS", "NEWTON_FEATURES"), Domain(-1e15, 1e15)),
             split=COEFFICIENT,
             unit="affine",
         ),
         Learned(
-            *("newton_p", "float32", ("NEWTON", "NEWTON"), Domain(-1e12, 1e12)), split=UNSIGNED
+            *("newton_p", "float32", ("NEWTON_FEATURES", "NEWTON_FEATURES"), Domain(-1e12, 1e12)),
+            split=UNSIGNED,
         ),
     ),
-    workspace=(Declared("newton_step", "float32", ("NEWTON",)),),
+    workspace=(Declared("newton_step", "float32", ("NEWTON_FEATURES",)),),
 )
 """Recursive least squares with forgetting, where columns are few."""
 
 CONSTANT = Bank(
     "constant",
-    lambda _: len(LEVEL_RATES),
-    learned=(Learned("level", "float32", (len(LEVEL_RATES), "CLASSES"), WIDE, unit="value"),),
+    lambda _: len(CONSTANT_RATES),
+    learned=(
+        Learned("constant_levels", "float32", (len(CONSTANT_RATES), "CLASSES"), WIDE, unit="value"),
+    ),
 )
 """Labels alone, smoothed at several rates; always active."""
 
 BANKS = (LINEAR, GAUSSIAN, BINNING, WINDOW, NEWTON, CONSTANT)
-"""In the order of their scores. The last one is always active, the others as they are needed."""
+"""In the order of their scores. The first and the last one are always active, the others as they
+are needed."""
 
 
 def banks_of(sizes: Sizes) -> list[int]:

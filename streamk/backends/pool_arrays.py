@@ -3,15 +3,14 @@
 The learners make a pool's arrays by this list, and check those of a state by it; the places in the
 table of the compiled loops follow from it. Nothing here needs numba.
 
-Of the sizes, COLUMNS is d, the columns that there is room for, FEATURES m random features,
-BANDWIDTHS of the ladder, OUTPUTS (1 for two classes and for numbers), CLASSES (1 for numbers),
-TABLES in GROUPS, MEMBERS the columns of all tables, SLOTS their cells, WINDOW the events that
-smoothers remember, NEWTON the features of the second-order expert (0 without it), LEVELS the knots
-of a column, MIXERS fixed shares (MIXERS_SHARE), products of experts (MIXERS_PRODUCT) and the
-product of these, EXTERNAL the experts whose outputs come from elsewhere: the last ones, and
-OWN_EXPERTS all others. LINEAR_RULES, LADDER_RULES and GRID_RULES are experts of one kind side by
-side. Outputs that there is room for, those that are not used being zero, are OUTPUT_ROOM. `derived`
-has the others.
+Sizes of a bank begin with its name: its experts side by side (RULES), random features and
+bandwidths, tables of random binning in groups, with the columns of all tables (MEMBERS) and their
+cells (SLOTS), the events of the window, and the features of the bank newton (0 without it). Of the
+others, COLUMNS is d, the columns that there is room for, OUTPUTS (1 for two classes and for
+numbers), CLASSES (1 for numbers), N_KNOTS of a column's ranks, MIXERS fixed shares (MIXERS_SHARE),
+products of experts (MIXERS_PRODUCT) and the product of these, EXTERNAL the experts whose outputs
+come from elsewhere: the last ones, and OWN_EXPERTS all others. Outputs that there is room for,
+those that are not used being zero, are OUTPUT_ROOM. `derived` has the rest.
 """
 
 from __future__ import annotations
@@ -23,23 +22,48 @@ from streamk.backends import NUMBERS, filled
 from streamk.backends.banks import BANKS, RULES, WIDE
 from streamk.declared import FLAGS, Declared, Domain
 
-OPTIONAL_BANKS = len(BANKS) - 1
-"""Banks that are active or inactive; the constant one, the last, is always active."""
+FLAGGED_BANKS = len(BANKS) - 1
+"""Banks with a flag of whether they are active, which the first one always is; the constant one,
+the last, has none."""
 
 SIZES = (
-    *("TASK", "COLUMNS", "FEATURES", "BANDWIDTHS", "OUTPUTS", "CLASSES", "TABLES", "GROUPS"),
-    *("MEMBERS", "SLOTS", "EXPERTS", "WINDOW", "LINEAR_RULES", "LADDER_RULES", "GRID_RULES"),
-    *("NEWTON", "LEVELS", "MIXERS_SHARE", "MIXERS_PRODUCT", "MIXERS", "LOSS", "EXTERNAL"),
-    *("OUTPUT_ROOM", "LINE", "SIDE_LINE", "SUMMED", "KEPT_ROWS", "OWN_EXPERTS"),
+    *(
+        "TASK",
+        "COLUMNS",
+        "GAUSSIAN_FEATURES",
+        "GAUSSIAN_BANDWIDTHS",
+        "OUTPUTS",
+        "CLASSES",
+        "BINNING_TABLES",
+        "BINNING_GROUPS",
+    ),
+    *(
+        "BINNING_MEMBERS",
+        "BINNING_SLOTS",
+        "EXPERTS",
+        "WINDOW_EVENTS",
+        "LINEAR_RULES",
+        "GAUSSIAN_RULES",
+        "BINNING_RULES",
+    ),
+    *("NEWTON_FEATURES", "N_KNOTS", "MIXERS_SHARE", "MIXERS_PRODUCT", "MIXERS", "LOSS", "EXTERNAL"),
+    *(
+        "OUTPUT_ROOM",
+        "BINNING_LINE",
+        "BINNING_USED_LINE",
+        "WINDOW_CLASSES",
+        "FORECAST_ROWS",
+        "OWN_EXPERTS",
+    ),
 )
 """Numbers that stay what they are while events are learned. TASK is one of those in
 `streamk.backends`, LOSS the kind of the loss by which numbers are learned and mixed."""
-COUNTERS = ("COUNT", "NEXT", "FRESH")
+COUNTERS = ("COUNT", "NEXT", "MIXED_IS_CURRENT")
 """Numbers that change: of events in the window; of the window's row that the next event takes;
-whether PROBABILITIES and MIXED are of SCORES and of the weights as they are."""
+whether PROBABILITIES and MIXED are of SCORES and of the weights as they are now."""
 DEFAULT, SQUARED, HUBER, QUANTILE = range(4)
 """Kinds of losses. By default experts learn Huber's loss and are mixed by their absolute errors."""
-STAGES = ("FEATURES_OF", "PREDICT", "MIX", "WEIGH", "DESCEND")
+STAGES = ("EVALUATE_FEATURES", "PREDICT_EXPERTS", "MIX", "LEARN_WEIGHTS", "LEARN_EXPERTS")
 """The stages of an event, of which the compiled loops have the addresses."""
 
 _WEIGHTS = Domain(1e-12, 1.001, sum_to_one=True)
@@ -63,15 +87,15 @@ LEARNED: tuple[Declared, ...] = (
     Declared("last_product", "float64", (("MIXERS", -1),), _PRODUCT),
     Declared("last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
     Declared("mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
-    Declared("active", "bool", (OPTIONAL_BANKS,), FLAGS),
+    Declared("active", "bool", (FLAGGED_BANKS,), FLAGS),
     # What the lack of each bank would have cost, what was lost, and of how many events; then by how
     # much more that of each external expert would have cost than it has to.
-    Declared("bank_costs", "float64", (("EXTERNAL", OPTIONAL_BANKS + 3),), Domain(-1e9, 1e9)),
+    Declared("bank_costs", "float64", (("EXTERNAL", FLAGGED_BANKS + 3),), Domain(-1e9, 1e9)),
 )
 """Arrays that learning changes and a state holds, but for `TRACKED`."""
 
 TRACKED = Declared("tracked", "float64", (2, ("EXPERTS", 1)), WIDE)
-"""Of quantiles alone: offsets and mean errors, see the loops' `offsets`."""
+"""Of quantiles alone: offsets and mean errors, see `experts.expert_predictions`."""
 PINBALL = Declared("pinball", "bool", ("EXPERTS",), FLAGS)
 """Of quantiles alone: which experts descend the pinball loss."""
 
@@ -82,7 +106,7 @@ OWN_MIXING = (
     Declared("own_last_product", "float64", (("MIXERS", -1),), _PRODUCT),
     Declared("own_last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
     Declared("own_mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
-    # By how much the mixture of all experts is better, see the loops' `evidence`.
+    # By how much the mixture of all experts is better, see `experts.mixture.compare_mixtures`.
     Declared("evidence", "float64", (6,), Domain(-1e9, 1e9)),
 )
 """Arrays of pools with external experts: the mixture of the others, which a state holds, too."""
@@ -90,11 +114,11 @@ OWN_MIXING = (
 FOLLOWING = (
     Declared("center", "float64", ("COLUMNS",)),
     Declared("inverse", "float64", ("COLUMNS",)),
-    Declared("knots", "float64", ("COLUMNS", "LEVELS")),
+    Declared("knots", "float64", ("COLUMNS", "N_KNOTS")),
     Declared("indicator", "bool", ("COLUMNS",)),
     Declared("distance", "float64", (1,)),  # the median one of scaled events
     *(each for bank in BANKS for each in bank.following),
-    Declared("banks", "int64", ("EXPERTS",)),  # the bank of each expert
+    Declared("bank_of_expert", "int64", ("EXPERTS",)),
     Declared("bank_starts", "int64", (len(BANKS) + 1,)),  # the first expert of each bank
     Declared("alphas", "float64", ("MIXERS_SHARE",)),
     Declared("product_rates", "float64", ("MIXERS_PRODUCT",)),
@@ -109,12 +133,14 @@ ROOM = (
     Declared("z", "float32", (("COLUMNS", 1),)),  # the last one is 1
     Declared("r", "float32", ("COLUMNS",)),
     *(each for bank in BANKS for each in bank.room),
-    Declared("f", "float32", _BY_EXPERT),  # outputs of the experts
-    Declared("g", "float32", _BY_EXPERT),  # slopes; before, what they are made of
+    Declared("expert_outputs", "float32", _BY_EXPERT),
+    # Predictions without bounds, until the label is known; then slopes of the losses in outputs.
+    Declared("expert_slopes", "float32", _BY_EXPERT),
     # Scores of the event in the pool's workspace, of no use where ACTIVE_MASK is 0.
     Declared("scores", "float32", _BY_EXPERT),
-    # SCORES, with NaN where an expert is inactive; MIXED; OUT.
-    Declared("kept", "float32", ("KEPT_ROWS", "OUTPUTS")),
+    # SCORES, with NaN where an expert is inactive; then of each mixture MIXED and its prediction;
+    # OUT, if there are two mixtures.
+    Declared("forecast", "float32", ("FORECAST_ROWS", "OUTPUTS")),
     Declared("active_mask", "float64", ("EXPERTS",)),  # 0 where an expert is inactive, else 1
     Declared("ones", "float64", ("MIXERS",)),  # all 1
     Declared("mixed", "float64", ("MIXERS", "OUTPUTS")),
@@ -139,9 +165,9 @@ OWN_ROOM = (
 
 LEARNERS_ROOM = (
     *(each for bank in BANKS for each in bank.workspace),
-    Declared("slopes", "float64", ("EXPERTS",)),
-    Declared("losses", "float64", ("EXPERTS",)),  # exp(-loss / 4) of the experts
-    Declared("above", "float64", ("MIXERS",)),  # exp(-loss / 4) of the mixers
+    Declared("product_gradient", "float64", ("EXPERTS",)),  # of a loss in the weights
+    Declared("likelihoods", "float64", ("EXPERTS",)),  # exp(-loss / 4) of the experts
+    Declared("mixer_likelihoods", "float64", ("MIXERS",)),  # exp(-loss / 4) of the mixers
 )
 """Workspace of learning."""
 
@@ -167,19 +193,19 @@ def line(outputs: int) -> int:
 def derived(sizes: Mapping[str, int]) -> dict[str, int]:
     """Return sizes with those that follow from the others.
 
-    These are the numbers that a cell takes (LINE), and one without room for more outputs
-    (SIDE_LINE); the classes that smoothers have sums of (SUMMED), two for numbers; experts of the
-    pool itself (OWN_EXPERTS); and the rows that are kept of an event (KEPT_ROWS): of the experts,
-    the mixers and their mixture. With external experts these are the mixers of all and their
-    mixture, those of the others and theirs, and the one of the two that is predicted.
+    These are the numbers that a cell takes (BINNING_LINE), and one without room for more outputs
+    (BINNING_USED_LINE); the classes that smoothers have sums of (WINDOW_CLASSES), two for numbers;
+    experts of the pool itself (OWN_EXPERTS); and the rows of a forecast (FORECAST_ROWS): of the
+    experts, the mixers and their mixture. With external experts these are the mixers of all and
+    their mixture, those of the others and theirs, and the one of the two that is predicted.
     """
     mixture, external = sizes["MIXERS"] + 1, sizes["EXTERNAL"]
     return {
         **sizes,
-        "LINE": line(sizes["OUTPUT_ROOM"]),
-        "SIDE_LINE": line(sizes["OUTPUTS"]),
-        "SUMMED": max(2, sizes["CLASSES"]),
-        "KEPT_ROWS": sizes["EXPERTS"] + (2 * mixture + 1 if external else mixture),
+        "BINNING_LINE": line(sizes["OUTPUT_ROOM"]),
+        "BINNING_USED_LINE": line(sizes["OUTPUTS"]),
+        "WINDOW_CLASSES": max(2, sizes["CLASSES"]),
+        "FORECAST_ROWS": sizes["EXPERTS"] + (2 * mixture + 1 if external else mixture),
         "OWN_EXPERTS": sizes["EXPERTS"] - external,
     }
 
@@ -216,6 +242,6 @@ def stored(sizes: Mapping[str, int]) -> tuple[Declared, ...]:
         return found
     labels = {
         "window_y": Domain(0, sizes["CLASSES"] - 1, whole=True),
-        "level": _SHARE_OF_LABELS,
+        "constant_levels": _SHARE_OF_LABELS,
     }
     return tuple(replace(each, domain=labels.get(each.name, each.domain)) for each in found)

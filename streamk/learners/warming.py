@@ -40,17 +40,17 @@ def preparing(model: Learner) -> Iterator[None]:
     models = [each.innermost for each in (model.models.values() or (model,))]
     many = [one for one in models if one.mixes_experts]
     task = "classification" if model.is_classifier else "regression"
-    of_machine = any(
+    with_feature_machine = any(
         options["type"] == FeatureMachine.TYPE for one in many for options in one.external_experts
     )
-    with _compiling(task, of_machine=of_machine) if many else nullcontext():
+    with _compiling(task, with_feature_machine=with_feature_machine) if many else nullcontext():
         yield
 
 
 @contextmanager
-def _compiling(task: str, *, of_machine: bool) -> Iterator[None]:
+def _compiling(task: str, *, with_feature_machine: bool) -> Iterator[None]:
     ahead = loops.ahead
-    missing = ahead.missing(task, of_machine=of_machine)
+    missing = ahead.missing(task, with_feature_machine=with_feature_machine)
     if not missing:
         yield
         return
@@ -64,7 +64,7 @@ def _compiling(task: str, *, of_machine: bool) -> Iterator[None]:
 def warm_up() -> None:
     """Do `streamk.warm_up`."""
     with FIRST_USE.shown_on(sys.stderr):
-        with _compiling("classification", of_machine=True):
+        with _compiling("classification", with_feature_machine=True):
             pass
         for task, y in _LABELLED:
             for model in _models(task):

@@ -559,7 +559,14 @@ def test_the_loops_find_arrays_as_they_are_declared():
     from streamk.backends.numba_backend.experts.view import array_of
     from streamk.learners.multi_kernel.expert_pool import ExpertPool
 
-    names = ("linear_a", "active", "mixer_scores", "sums", "starts", "group")
+    names = (
+        "linear_a",
+        "active",
+        "mixer_scores",
+        "window_sums",
+        "binning_member_starts",
+        "binning_group_starts",
+    )
     linear_a, active_banks, mixer_scores, sums_of, starts_of, group = map(array_of, names)
 
     @njit(error_model="numpy")
@@ -574,9 +581,11 @@ def test_the_loops_find_arrays_as_they_are_declared():
     pool = ExpertPool(keys, task=CLASSES, classes=5, seed=1, capacity=4, class_room=8)
     a = pool.arrays
     (linear, said, sums), (starts, active, last) = found(pool.table)
-    assert [linear, said, sums] == [a[name].shape for name in ("LINEAR_A", "MIXER_SCORES", "SUMS")]
-    assert [starts, active] == [a[name].shape for name in ("STARTS", "ACTIVE")]
-    assert last == a["GROUP"][-1]
+    assert [linear, said, sums] == [
+        a[name].shape for name in ("LINEAR_A", "MIXER_SCORES", "WINDOW_SUMS")
+    ]
+    assert [starts, active] == [a[name].shape for name in ("BINNING_MEMBER_STARTS", "ACTIVE")]
+    assert last == a["BINNING_GROUP_STARTS"][-1]
     assert (a["LINEAR_A"][0, 0, -1], a["ACTIVE"][1], a["MIXER_SCORES"][-1, -1]) == (3.0, False, 5.0)
     assert pool.output_room == 8
 

@@ -33,7 +33,7 @@ try:
     left = os.waitpid(-1, os.WNOHANG)
 except ChildProcessError:
     left = None
-missing = [one.name for one in ahead.missing("classification", of_machine=True)]
+missing = [one.name for one in ahead.missing("classification", with_feature_machine=True)]
 done, model = FIRST_USE.done, create("multi-kernel", task="classification")
 for n in range(400):  # beyond the first functions of a feature machine
     several = n % 6 if n > 200 else n % 13 > n % 17
@@ -321,7 +321,7 @@ def test_processes_that_die_leave_nobody_waiting(
     monkeypatch.setattr(subprocess, "Popen", dying)
     monkeypatch.setattr(ahead, "_cores", lambda: 2)
     monkeypatch.setattr(FIRST_USE, "ended", count)
-    wanted = ahead.missing("regression", of_machine=True)
+    wanted = ahead.missing("regression", with_feature_machine=True)
     assert len(wanted) > 20
     with ahead.compiling(wanted, "regression"):
         pass

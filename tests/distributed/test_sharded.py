@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 from late_kit import Counting
 
-from streamk.backends import threads
+from streamk.backends import loops, threads
 from streamk.distributed import Processes, Sharded, TaskDivision
 from streamk.distributed.replicas import Outcome, ShardBatch, Task
 from streamk.errors import InvalidInput, StateError, WorkerLost
 from streamk.learners import create
-from streamk.learners.multi_kernel import tables
 from streamk.learners.registry import from_state
 from streamk.packing import fingerprint
 from streamk.state import State
@@ -425,7 +424,7 @@ def test_cells_have_the_means_of_those_that_met_them() -> None:
     one[2, first:], two[2, first:] = 1.0, 3.0
     expected = [one[0].copy(), two[1].copy(), began[2] + 2.5]
     expected[2][first:] = 4.0
-    tables.join(one, two, began, outputs, 0.5)
+    loops.binning.join(one, two, began, outputs, np.float32(0.5))
     assert np.allclose(one, expected, atol=1e-6)
 
 

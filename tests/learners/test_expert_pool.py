@@ -14,7 +14,7 @@ from state_kit import assert_same
 from streamk.backends import CLASSES
 from streamk.backends.banks import BANKS, WINDOW
 from streamk.learners import MultiKernel
-from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel import binning_tables
 from streamk.learners.multi_kernel.joining import InScale, lines, rescale
 from streamk.learners.multi_kernel.pool_growth import successor
 
@@ -139,7 +139,7 @@ def test_joining_takes_a_share_of_all_that_was_learned(kind: str) -> None:
     names = [name for name in mine.learned_names if name not in ("WINDOW_Z", "WINDOW_Y", "ACTIVE")]
     before = {name: mine.arrays[name].copy() for name in names}
     mine.join(theirs, 0.25)
-    assert "LADDER_A" in names
+    assert "GAUSSIAN_A" in names
     for name in names:
         expected = 0.75 * before[name] + 0.25 * theirs.arrays[name]
         np.testing.assert_allclose(mine.arrays[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
@@ -223,7 +223,7 @@ def test_linear_experts_are_converted_exactly(kind: str) -> None:
     expected = T.T @ before["NEWTON_P"] @ T
     np.testing.assert_allclose(guest.pool.arrays["NEWTON_P"], expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(Z["near"] @ T.T, Z["far"], atol=1e-5)
-    for key in ("LADDER_A", "LADDER_SQUARES", "CELLS_A", "FACTORS"):
+    for key in ("GAUSSIAN_A", "GAUSSIAN_SQUARES", "BINNING_CELLS", "BINNING_WEIGHTS"):
         np.testing.assert_array_equal(guest.pool.arrays[key], host.pool.arrays[key])
 
 
@@ -238,7 +238,7 @@ def test_a_model_begins_small_and_grows_with_its_events(kind: str) -> None:
         model.learn_one(x, label)
         sizes.append(model.nbytes)
     assert sizes[0] < 2 << 20
-    assert model._mixture.pool.most_cells == tables.LARGEST
+    assert model._mixture.pool.most_cells == binning_tables.MOST_CELLS
     assert max(size / events for events, size in enumerate(sizes, start=1)) < 2 << 20
 
 
@@ -247,11 +247,11 @@ def test_with_more_cells_a_model_says_what_it_said(kind: str) -> None:
     X, y = stream(kind, 300, d=7)
     model = make(kind)
     model.learn_many(X[:100], y[:100])
-    assert model._mixture.pool.most_cells < tables.LARGEST
+    assert model._mixture.pool.most_cells < binning_tables.MOST_CELLS
     before = model.decision_many(X)
-    first = model._mixture.pool.arrays["FIRST"].copy()
-    model._mixture.pool.add_cells(tables.LARGEST)
-    assert model._mixture.pool.arrays["FIRST"][-1] > first[-1]
+    first = model._mixture.pool.arrays["BINNING_STARTS"].copy()
+    model._mixture.pool.add_cells(binning_tables.MOST_CELLS)
+    assert model._mixture.pool.arrays["BINNING_STARTS"][-1] > first[-1]
     np.testing.assert_array_equal(model.decision_many(X), before)
     # As the state of a version before tables grew: with all cells after few events.
     opened = MultiKernel.from_state(model.state())

@@ -79,7 +79,9 @@ def test_a_guest_learns_as_it_would_by_itself(kind: str) -> None:
 def opinions_after(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     """What is kept of the experts' opinions on an event."""
     model.decision_one(x)
-    kept: NDArray[Any] = model._mixture.pool.arrays["KEPT"][: model._mixture.pool.experts].copy()
+    kept: NDArray[Any] = model._mixture.pool.arrays["FORECAST"][
+        : model._mixture.pool.experts
+    ].copy()
     return kept
 
 

@@ -139,7 +139,7 @@ def test_states_go_on_and_are_checked() -> None:
 def test_the_documentation_has_these_numbers() -> None:
     stretch, text = rests.STRETCH, " ".join((MultiKernel.__doc__ or "").split())
     shortest, trial = int(rests._SHORTEST) * stretch, rests._TRIAL * stretch
-    assert f"less than {loops.WORTH:.0%} above" in text
+    assert f"less than {loops.LEAST_SPARED:.0%} above" in text
     assert f"after each {stretch:,} events, rests for {shortest:,} at first" in text
     assert f"tried again for {trial:,}." in text
 

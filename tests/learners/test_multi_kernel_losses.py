@@ -184,7 +184,7 @@ def test_offsets_rest_while_a_bank_sleeps() -> None:
     model.decision_many(X[300:])
     arrays = model._mixture.pool.arrays
     arrays["ACTIVE"][BANKS.index(BINNING)] = False
-    asleep = arrays["BANKS"] == BANKS.index(BINNING)
+    asleep = arrays["BANK_OF_EXPERT"] == BANKS.index(BINNING)
     before = arrays["TRACKED"][:, :-1][:, asleep].copy()
     model.learn_many(X[300:319], y[300:319])
     np.testing.assert_array_equal(arrays["TRACKED"][:, :-1][:, asleep], before)

@@ -161,6 +161,6 @@ def test_a_lent_state_shares_the_cells_and_a_state_does_not() -> None:
     model = MultiKernel(task="classification", seed=1)
     X = np.random.default_rng(0).normal(size=(200, 3))
     model.learn_many(X, [*"abcb" * 50])
-    cells = model._mixture.pool.arrays["CELLS_A"]
-    assert np.shares_memory(model.lent_state().arrays["pool.cells_a"], cells)
-    assert not np.shares_memory(model.state().arrays["pool.cells_a"], cells)
+    cells = model._mixture.pool.arrays["BINNING_CELLS"]
+    assert np.shares_memory(model.lent_state().arrays["pool.binning_cells"], cells)
+    assert not np.shares_memory(model.state().arrays["pool.binning_cells"], cells)

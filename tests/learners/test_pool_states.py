@@ -100,16 +100,16 @@ def test_a_label_that_is_no_class_is_refused(label: float) -> None:
         ("shares", (0, 3), 0.9),
         ("mixer_weights", (0,), 0.0),
         ("linear_squares", (0, 0, 0), -1.0),
-        ("cells_a", (0, 7), -1.0),
+        ("binning_cells", (0, 7), -1.0),
         ("linear_bets", (0, 0), 0.6),
         ("linear_gains", (0, 0), -1.0),
-        ("factors", (0, 0), 0.0),
-        ("spread", (0, 0), -1.0),
+        ("binning_weights", (0, 0), 0.0),
+        ("binning_weight_squares", (0, 0), -1.0),
         ("inverses", (1, 0, 1), 0.5),
         ("newton_p", (0, 1), 9.0),
         ("last_inverse", (0, 0), 1e9),
         ("inverse_temperatures", (0,), -1.0),
-        ("level", (0, 0), 2.0),
+        ("constant_levels", (0, 0), 2.0),
         ("drift", (2,), -1.0),
         ("trials", (1, 2), -1.0),
         ("alarms", (0,), 0.5),
@@ -179,9 +179,9 @@ def test_columns_and_classes_are_those_of_the_learner() -> None:
 
 
 def test_tables_have_one_of_their_sizes() -> None:
-    cells = trained("two").arrays["pool.cells_a"]
-    with pytest.raises(StateError, match="array 'cells_a' of a pool of experts has"):
-        MultiKernel.from_state(with_array(trained("two"), "cells_a", cells[:-1]))
+    cells = trained("two").arrays["pool.binning_cells"]
+    with pytest.raises(StateError, match="array 'binning_cells' of a pool of experts has"):
+        MultiKernel.from_state(with_array(trained("two"), "binning_cells", cells[:-1]))
 
 
 # --- any change -----------------------------------------------------------------------------------

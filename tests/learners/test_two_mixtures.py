@@ -15,7 +15,7 @@ from reference.naive import Evidence
 
 from streamk.kernels import Gaussian
 from streamk.learners import MultiKernel, OnlineNystrom
-from streamk.learners.multi_kernel.tables import ALPHAS, GRADIENT_RATE
+from streamk.learners.multi_kernel.expert_pool import ALPHAS, GRADIENT_RATE
 from streamk.losses import loss
 
 WEIGHTS = ("SHARES", "PRODUCTS", "INVERSES", "LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS")
@@ -74,7 +74,14 @@ def test_without_external_experts_a_mixture_is_as_if_there_were_none(
     own, full = alone._mixture.pool.arrays, both._mixture.pool.arrays
     for name in WEIGHTS:
         np.testing.assert_array_equal(own[name], full[f"OWN_{name}"], err_msg=name)
-    for name in ("LINEAR_A", "LADDER_A", "CELLS_A", "NEWTON_A", "ACTIVE", "LEVEL"):
+    for name in (
+        "LINEAR_A",
+        "GAUSSIAN_A",
+        "BINNING_CELLS",
+        "NEWTON_A",
+        "ACTIVE",
+        "CONSTANT_LEVELS",
+    ):
         np.testing.assert_array_equal(own[name], full[name], err_msg=name)
     alone.predict_one(X[0])
     both.predict_one(X[0])
@@ -195,7 +202,9 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str) -> None:
     active = model._mixture.pool.arrays["ACTIVE"]
     for i in range(130, 250):  # in which the scales stay as they are
         active[1:] = rng.random(len(active) - 1) < 0.5
-        flags = np.append(active, True)[model._mixture.pool.arrays["BANKS"]]  # and the constant one
+        flags = np.append(active, True)[
+            model._mixture.pool.arrays["BANK_OF_EXPERT"]
+        ]  # and the constant one
         said = opinions_of(model, X[i]).astype(float)
         if kind == "numbers":
             said = said / model._targets.labels.inverse + model._targets.labels.center

@@ -10,7 +10,7 @@ whatever there is room for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -19,24 +19,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import backends
-from streamk.backends import BINARY, CHUNK, CLASSES, LINE, Law, banks, loops, pool_arrays
-from streamk.backends.banks import ADAGRAD, BANKS, BINNING, GAUSSIAN, LINEAR, WINDOW
-from streamk.backends.pool_arrays import OPTIONAL_BANKS
-from streamk.learners.multi_kernel import tables
-from streamk.learners.multi_kernel import tables as cells
-from streamk.learners.multi_kernel.tables import (
-    ALPHAS,
-    FEATURES,
-    GRADIENT_RATE,
-    NEWTON_FORGETS,
-    NEWTON_STARTS,
-    SHARPNESS,
-    cells_of,
-    sizes_of,
+from streamk.backends import BINARY, CHUNK, CLASSES, LINE, NUMBERS, Law, banks, loops, pool_arrays
+from streamk.backends.banks import (
+    ADAGRAD,
+    BANKS,
+    BINNING,
+    GAUSSIAN,
+    GAUSSIAN_FEATURES,
+    GAUSSIAN_SHARPNESS,
+    LINEAR,
+    NEWTON_COLUMNS,
+    WINDOW,
+    WINDOW_BYTES,
+    WINDOW_EVENTS,
 )
+from streamk.backends.pool_arrays import DEFAULT, FLAGGED_BANKS
+from streamk.learners.multi_kernel import binning_tables
+from streamk.learners.multi_kernel.options import LOSS_KINDS
 from streamk.losses import Loss
-from streamk.scaling.quantiles import RunningQuantiles
+from streamk.scaling.quantiles import KNOTS, RunningQuantiles
 
+ALPHAS = (1e-3, 1e-3)
+"""Rates of change of the fixed shares: of predictions as they are, and of calibrated ones."""
+GRADIENT_RATE = 2e-3
+NEWTON_STARTS = (0.01, 0.1)
+NEWTON_FORGETS = (0.9998, 0.999)
+"""Of the products of experts: one that moves along gradients, the others by Newton steps."""
 _GAP = 1024
 """Bytes between two arrays, and before the first and after the last one. LLVM gives a loop with
 stores two versions, and takes the one without vectors where an array begins less than some hundred
@@ -79,7 +87,7 @@ SPACED = {
     for each in pool_arrays.LEARNED
     if "OUTPUT_ROOM" in each.shape
 }
-"""Axis of the outputs of arrays with rows to spare; the cells, see `cells`, have room too."""
+"""Axis of the outputs of arrays with rows to spare; cells of random binning have room, too."""
 
 
 def fitted(held: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
@@ -103,6 +111,48 @@ def fitted(held: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> dict[s
 def _beginning(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Return the beginning of an array in another shape."""
     return array.reshape(-1)[: int(np.prod(shape))].reshape(shape)
+
+
+def sizes_of(
+    task: int,
+    classes: int,
+    columns: int,
+    capacity: int,
+    output_room: int,
+    external_experts: Sequence[str],
+    loss: Loss | None,
+    most_cells: int,
+) -> dict[str, int]:
+    """Return the sizes of a pool, see `streamk.backends.pool_arrays`, without making it."""
+    outputs = classes if task == CLASSES else 1
+    cells = binning_tables.cells_of(columns, outputs)
+    products = 1 + len(NEWTON_STARTS)
+    sizes = {
+        "TASK": task,
+        "COLUMNS": capacity,
+        "GAUSSIAN_FEATURES": GAUSSIAN_FEATURES,
+        "GAUSSIAN_BANDWIDTHS": len(GAUSSIAN_SHARPNESS),
+        "OUTPUTS": outputs,
+        "CLASSES": 1 if task == NUMBERS else classes,
+        "BINNING_TABLES": binning_tables.TABLES,
+        "BINNING_GROUPS": len(binning_tables.GROUPS),
+        "BINNING_MEMBERS": int(binning_tables.widths(columns).sum()),
+        "BINNING_SLOTS": int(binning_tables.starts_of(cells, most_cells)[-1]),
+        "WINDOW_EVENTS": max(16, min(WINDOW_EVENTS, WINDOW_BYTES // (4 * capacity))),
+        "LINEAR_RULES": len(LINEAR.rules),
+        "GAUSSIAN_RULES": len(GAUSSIAN.rules),
+        "BINNING_RULES": len(BINNING.rules),
+        "NEWTON_FEATURES": capacity + 1 if capacity <= NEWTON_COLUMNS else 0,
+        "N_KNOTS": KNOTS,
+        "MIXERS_SHARE": len(ALPHAS),
+        "MIXERS_PRODUCT": products,
+        "MIXERS": len(ALPHAS) + products + 1,
+        "LOSS": DEFAULT if loss is None else LOSS_KINDS[loss.name],
+        "EXTERNAL": len(external_experts),
+        "OUTPUT_ROOM": output_room,
+    }
+    sizes["EXPERTS"] = len(banks.banks_of(sizes)) + len(external_experts)
+    return pool_arrays.derived(sizes)
 
 
 class PoolTable:
@@ -136,7 +186,7 @@ class PoolTable:
         self.held = self.held | side_by_side(fresh)
         self.sizes = pool_arrays.derived(self.sizes | {"OUTPUTS": classes, "CLASSES": classes})
         self._table, self._rooms = self._table.copy(), []
-        self._table[loops.slot.FRESH] = 0
+        self._table[loops.slot.MIXED_IS_CURRENT] = 0
         self._fit()
 
     def replace(self, **fresh: NDArray[Any]) -> None:
@@ -232,8 +282,8 @@ class ExpertPool(PoolTable):
         By which numbers are learned and mixed.
     external_experts : tuple of str, optional
         Names of the experts whose outputs come from elsewhere, see `set_external_outputs`.
-    cells : int, optional
-        Cells of a table of random binning at most, see `tables.folds`; all by default.
+    most_cells : int, optional
+        Of a table of random binning, see `binning_tables.folds`; all by default.
     """
 
     def __init__(
@@ -247,10 +297,10 @@ class ExpertPool(PoolTable):
         class_room: int | None = None,
         loss: Loss | None = None,
         external_experts: tuple[str, ...] = (),
-        cells: int = tables.LARGEST,
+        most_cells: int = binning_tables.MOST_CELLS,
     ) -> None:
         self.task, self.classes, self.seed, self.loss = task, classes, seed, loss
-        self.external_experts, self.most_cells = external_experts, cells
+        self.external_experts, self.most_cells = external_experts, most_cells
         self.outputs = classes if task == CLASSES else 1
         self.class_room = max(classes, class_room or 0) if task == CLASSES else classes
         self.output_room = self.class_room if task == CLASSES else 1
@@ -258,11 +308,18 @@ class ExpertPool(PoolTable):
         self.capacity = max(1, len(keys), capacity or 0)
         self.keys = keys
         super().__init__()
-        self.members = tables.members(seed, keys)
-        self.cells_of = cells_of(len(keys), self.outputs)
+        self.members = binning_tables.members(seed, keys)
+        self.cells_of = binning_tables.cells_of(len(keys), self.outputs)
         """Cells of each table that is not folded."""
         self.sizes = sizes_of(
-            task, classes, len(keys), self.capacity, self.output_room, external_experts, loss, cells
+            task,
+            classes,
+            len(keys),
+            self.capacity,
+            self.output_room,
+            external_experts,
+            loss,
+            most_cells,
         )
         self.experts = self.sizes["EXPERTS"]
         self._begin()
@@ -274,8 +331,8 @@ class ExpertPool(PoolTable):
         """Make the arrays as they are before the first event."""
         wanted, sizes = pool_arrays.arrays_of(self.sizes), pool_arrays.with_room(self.sizes)
         self.arrays = {
-            each.name.upper(): cells.aligned(*each.lengths(sizes))
-            if each.name == "cells_a"
+            each.name.upper(): binning_tables.aligned(*each.lengths(sizes))
+            if each.name == "binning_cells"
             else each.zeros(sizes)
             for each in wanted
         }
@@ -286,24 +343,26 @@ class ExpertPool(PoolTable):
     def _begin_experts(self) -> None:
         a, classes = self.arrays, self.sizes["CLASSES"]
         a["INVERSE"][:] = a["DISTANCE"][:] = 1.0
-        a["LINEAR_KINDS"][:], a["LADDER_KINDS"][:] = (
+        a["LINEAR_KINDS"][:], a["GAUSSIAN_KINDS"][:] = (
             [kind for kind, _ in bank.rules] for bank in (LINEAR, GAUSSIAN)
         )
         a["LINEAR_RATES"][:] = self._paced(LINEAR, len(self.keys) + 1)
-        a["LADDER_RATES"][:] = self._paced(GAUSSIAN, FEATURES)
+        a["GAUSSIAN_RATES"][:] = self._paced(GAUSSIAN, GAUSSIAN_FEATURES)
         paced = [(self._pace * rate, pace) for rate, pace in BINNING.rules]
-        cells.begin(a, self.cells_of, self.most_cells, paced)
+        binning_tables.begin(a, self.cells_of, self.most_cells, paced)
         a.update(
-            cells.addressing_arrays(self.members, self.cells_of, self.most_cells, len(self.keys))
+            binning_tables.addressing_arrays(
+                self.members, self.cells_of, self.most_cells, len(self.keys)
+            )
         )
-        a["NEWTON_P"][...] = np.eye(self.sizes["NEWTON"])
-        a["LEVEL"][...] = 1.0 / classes if classes > 1 else 0.0
+        a["NEWTON_P"][...] = np.eye(self.sizes["NEWTON_FEATURES"])
+        a["CONSTANT_LEVELS"][...] = 1.0 / classes if classes > 1 else 0.0
 
     def _begin_mixing(self) -> None:
         a, starts = self.arrays, np.array([0.0, *NEWTON_STARTS])
         first: dict[str, Any] = {
             "ACTIVE": True,
-            "BANKS": self._bank_numbers,
+            "BANK_OF_EXPERT": self._bank_numbers,
             "BANK_STARTS": np.cumsum([0, *(bank.experts(self.sizes) for bank in BANKS)]),
             "ACTIVE_MASK": 1.0,
             "ONES": 1.0,
@@ -348,22 +407,24 @@ class ExpertPool(PoolTable):
 
     def _project(self, first: int) -> None:
         """Draw the frequencies of the columns from the first one on."""
-        d, chunks = len(self.keys) - first, FEATURES // CHUNK
+        d, chunks = len(self.keys) - first, GAUSSIAN_FEATURES // CHUNK
         W = np.empty((chunks, d, CHUNK), np.float32)
         b = np.empty((chunks, CHUNK), np.float32)
         backends.select().frequencies(self.seed, Law.NORMAL, 1, 1.0, self.keys[first:], 0, W, b)
-        self.arrays["PROJECTION"][first : first + d] = W.transpose(1, 0, 2).reshape(d, FEATURES)
-        self.arrays["PHASES"][:] = b.reshape(FEATURES)
+        self.arrays["GAUSSIAN_PROJECTION"][first : first + d] = W.transpose(1, 0, 2).reshape(
+            d, GAUSSIAN_FEATURES
+        )
+        self.arrays["GAUSSIAN_OFFSETS"][:] = b.reshape(GAUSSIAN_FEATURES)
 
-    def _assign_columns(self, found: tables.Membership) -> None:
+    def _assign_columns(self, found: binning_tables.Membership) -> None:
         """Give the tables their columns."""
         self.members = found
-        addressing_arrays = cells.addressing_arrays(
+        arrays = binning_tables.addressing_arrays(
             found, self.cells_of, self.most_cells, len(self.keys)
         )
-        self.arrays.update(addressing_arrays)
-        self.held.update(addressing_arrays)
-        self.sizes["MEMBERS"] = len(found.columns)
+        self.arrays.update(arrays)
+        self.held.update(arrays)
+        self.sizes["BINNING_MEMBERS"] = len(found.columns)
 
     @property
     def _pinball(self) -> list[bool]:
@@ -408,11 +469,11 @@ class ExpertPool(PoolTable):
             Sums are 0 from now on.
         """
         sums, evidence = (
-            self.arrays["BANK_COSTS"][OPTIONAL_BANKS + 3 :],
+            self.arrays["BANK_COSTS"][FLAGGED_BANKS + 3 :],
             self.arrays["EVIDENCE"][3:],
         )
         spared, fewer, apart = evidence.tolist()
-        spared /= loops.mixture.SELDOM  # as the others, which are of fewer events
+        spared /= loops.mixture.COST_EVERY  # as the others, which are of fewer events
         # The rule of the loops' `choose_mixture`.
         joint = spared if fewer >= -math.sqrt(apart) else -abs(spared)
         # Of one alone the sum tells less: it is of one mixer, and weights that are new mislead it.
@@ -428,7 +489,7 @@ class ExpertPool(PoolTable):
         for name in ("center", "inverse", "knots", "indicator"):
             a[name.upper()][:d] = getattr(scale, name)
         a["DISTANCE"][0] = distance = max(scale.distance, _CLOSEST)
-        a["SCALES"][:] = np.array(SHARPNESS) * math.sqrt(2.0) / distance
+        a["GAUSSIAN_SCALES"][:] = np.array(GAUSSIAN_SHARPNESS) * math.sqrt(2.0) / distance
 
     @property
     def disagreement_weights(self) -> NDArray[np.float64]:
@@ -439,11 +500,11 @@ class ExpertPool(PoolTable):
 
     def set_external_outputs(self, outputs: NDArray[np.float32]) -> None:
         """Set the outputs (external experts, K), NaN of inactive ones, for the next forecast."""
-        self.arrays["F"][self.experts - len(self.external_experts) :] = outputs
+        self.arrays["EXPERT_OUTPUTS"][self.experts - len(self.external_experts) :] = outputs
 
     def kept(self, events: int) -> NDArray[np.float32]:
         """Return room for what experts, mixers and their mixture say of so many events."""
-        return np.empty((events, *self.arrays["KEPT"].shape), np.float32)
+        return np.empty((events, *self.arrays["FORECAST"].shape), np.float32)
 
     # Growing
 
@@ -452,25 +513,25 @@ class ExpertPool(PoolTable):
         every = np.concatenate([self.keys, keys])
         if len(every) > self.capacity:
             return False
-        if (cells_of(len(every), self.outputs) != self.cells_of).any():
+        if (binning_tables.cells_of(len(every), self.outputs) != self.cells_of).any():
             return False  # a pool made of all these columns, as from a state, has other cells
-        found, changed = tables.extended(self.members, self.seed, every, len(self.keys))
+        found, changed = binning_tables.extended(self.members, self.seed, every, len(self.keys))
         known, self.keys = len(self.keys), every
         self._project(known)
         a = self.arrays
         a["LINEAR_RATES"][...] = self._paced(LINEAR, len(every) + 1)
         self._assign_columns(found)
         for table in changed:  # its cells mean something else now
-            a["CELLS_A"][slice(*a["FIRST"][table : table + 2])] = 0.0
+            a["BINNING_CELLS"][slice(*a["BINNING_STARTS"][table : table + 2])] = 0.0
         self._point()
         return True
 
     def add_cells(self, most: int) -> None:
         """Give tables more cells, up to so many, if they do not have them."""
         if most > self.most_cells:
-            found = cells.unfolded(self.held, self.cells_of, self.most_cells, most)
+            found = binning_tables.unfolded(self.held, self.cells_of, self.most_cells, most)
             self.most_cells = most
-            self.sizes["SLOTS"] = len(found["CELLS_A"])
+            self.sizes["BINNING_SLOTS"] = len(found["BINNING_CELLS"])
             self.replace(**found)
 
     def shift_labels(self, factor: float, shift: float) -> None:
@@ -485,7 +546,7 @@ class ExpertPool(PoolTable):
                 array[..., -1:] += more
         if "TRACKED" in a:
             a["TRACKED"] *= factor
-        coefficients = cells.coefficients(a, self.outputs)
+        coefficients = binning_tables.coefficients(a, self.outputs)
         coefficients *= by
         wealth = (a["LINEAR_GAINS"] + np.float32(1.0)) * by
         a["LINEAR_GAINS"][...] = np.maximum(wealth - np.float32(1.0), 0.0)
@@ -497,12 +558,12 @@ class ExpertPool(PoolTable):
         again, and the mixing is free to move.
         """
         a = self.arrays
-        for bank, axis in (("LINEAR", 0), ("LADDER", 1)):
+        for bank, axis in (("LINEAR", 0), ("GAUSSIAN", 1)):
             squares = a[f"{bank}_SQUARES"]
             squares *= np.float32(_RESTART)
             for array in (a[f"{bank}_A"], squares):
                 np.moveaxis(array, axis, 0)[0] = 0.0
-        cells.restart(a, self.output_room, len(BINNING.rules) - 1, _RESTART)
+        binning_tables.restart(a, self.output_room, len(BINNING.rules) - 1, _RESTART)
         for mixture in self._mixtures:
             self._begin_inverses(mixture)
             a[f"{mixture}MIXER_WEIGHTS"][:] = 1.0 / self.sizes["MIXERS"]
@@ -534,9 +595,9 @@ class ExpertPool(PoolTable):
         """
         others = {"WINDOW_Z", "WINDOW_Y", "ACTIVE"}
         if began is not None:
-            A, B, before = (pool.arrays["CELLS_A"] for pool in (self, other, began))
-            cells.join(A, B, before, self.output_room, share)
-            others.add("CELLS_A")
+            A, B, before = (pool.arrays["BINNING_CELLS"] for pool in (self, other, began))
+            loops.binning.join(A, B, before, self.output_room, np.float32(share))
+            others.add("BINNING_CELLS")
         for name in self.learned_names:
             if name not in others:
                 mine = self.arrays[name]
@@ -547,7 +608,7 @@ class ExpertPool(PoolTable):
         active |= other.arrays["ACTIVE"]
         # The mean costs of an event stay, but loops count whole events. What external experts were
         # worth is of other events, those since `external_gains`.
-        costs = self.arrays["BANK_COSTS"][: OPTIONAL_BANKS + 3]
+        costs = self.arrays["BANK_COSTS"][: FLAGGED_BANKS + 3]
         place = loops.mixture.EVENTS
         costs *= round(costs[place]) / costs[place] if costs[place] else 0.0
         costs[place] = round(costs[place])
@@ -556,7 +617,7 @@ class ExpertPool(PoolTable):
         """Return the part of each bank in the last forecast, summing to 1."""
         a, kinds = self.arrays, np.array(self.banks)
         on = a["ACTIVE_MASK"]
-        F = np.where(on[:, None] > 0.0, a["F"].astype(np.float64), 0.0)
+        F = np.where(on[:, None] > 0.0, a["EXPERT_OUTPUTS"].astype(np.float64), 0.0)
         sizes = np.abs(F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)).sum(axis=1)
         mixture, mixed = "", self.experts
         if self.external_experts and not np.array_equal(a["OUT"], a["FULL_OUT"]):
@@ -578,15 +639,15 @@ class ExpertPool(PoolTable):
         found = {name.lower(): self.used(name) for name in self.learned_names}
         for name, array in found.items():
             own = array.base is not None or array is self.arrays[name.upper()]
-            if own and not (lent and name == "cells_a"):
+            if own and not (lent and name == "binning_cells"):
                 found[name] = array.copy()
         return found
 
     def used(self, name: str) -> NDArray[Any]:
         """Return an array without the outputs that there is only room for; a copy of the cells."""
         array, axis = self.arrays[name], SPACED.get(name)
-        if name == "CELLS_A" and self.output_room > self.outputs:
-            return cells.without_room(self.arrays, self.outputs, self.output_room)
+        if name == "BINNING_CELLS" and self.output_room > self.outputs:
+            return binning_tables.without_room(self.arrays, self.outputs, self.output_room)
         if axis is None:
             return array
         return array[(slice(None),) * axis + (slice(self.outputs),)]

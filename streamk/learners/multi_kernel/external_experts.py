@@ -18,7 +18,7 @@ from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.supervised import Asked
 from streamk.learners.multi_kernel.rests import STRETCH, Change, EarlyEvents, Rests
-from streamk.learners.multi_kernel.tables import FURTHEST
+from streamk.learners.multi_kernel.targets import LARGEST_TARGET
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import TYPES, OfOneKernel, restored
 from streamk.scaling.hysteresis import HysteresisScaler
@@ -314,7 +314,7 @@ class ExternalExperts:
             F = np.nan_to_num(F)
         if not self._is_classifier:
             F = F * self._unit[0] + self._unit[1]
-            return np.asarray(np.clip(F, -FURTHEST, FURTHEST))
+            return np.asarray(np.clip(F, -LARGEST_TARGET, LARGEST_TARGET))
         if len(self._classes) < 2:
             return np.zeros((len(F), n_outputs))
         L: Floats = np.log(np.maximum(learner.probabilities(F), _LEAST))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamk.backends import BINARY, CLASSES, NUMBERS, OUTERMOST
 from streamk.backends.threads import one_blas_thread
 from streamk.learners.common.classes import Classes
-from streamk.learners.multi_kernel import pool_growth, tables
+from streamk.learners.multi_kernel import binning_tables, pool_growth
 from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.mixture import ExpertMixture
@@ -68,7 +68,8 @@ def merge(
         mixture.errors = copy.deepcopy(theirs.errors)
     mixture.n_events += apart
     most = max(
-        tables.most_after(mixture.n_events), *(pool.most_cells for pool in (one, two, *rest))
+        binning_tables.most_after(mixture.n_events),
+        *(pool.most_cells for pool in (one, two, *rest)),
     )
     for pool in (one, two, *rest):
         pool.add_cells(most)
@@ -121,7 +122,7 @@ def rescale(source: InScale, target: InScale, both: NDArray[np.bool_]) -> None:
     scaled, ranked = target.scale.differ(source.scale)
     _leave_tables(source.pool, target.pool, ranked & both)
     if (scaled & both).any():
-        for name in ("LADDER_A", "LADDER_SQUARES"):
+        for name in ("GAUSSIAN_A", "GAUSSIAN_SQUARES"):
             source.pool.arrays[name][...] = target.pool.arrays[name]
 
 
@@ -155,8 +156,8 @@ def _adopt(source: InScale, target: InScale) -> None:
     steps = squares[..., -1:]
     moved = (squares[..., :d] + steps * b**2) / np.maximum(a**2, 1e-12)
     squares[..., :d] = np.minimum(moved, steps * OUTERMOST**2)
-    if source.pool.sizes["NEWTON"]:
-        T = np.eye(source.pool.sizes["NEWTON"])
+    if source.pool.sizes["NEWTON_FEATURES"]:
+        T = np.eye(source.pool.sizes["NEWTON_FEATURES"])
         T[np.arange(d), np.arange(d)], T[:d, -1] = a, b
         with one_blas_thread():
             arrays["NEWTON_A"][...] = arrays["NEWTON_A"] @ T
@@ -168,7 +169,7 @@ def _leave_tables(pool: ExpertPool, kept: ExpertPool, unlike: NDArray[np.bool_])
     found = kept.members
     table_of = np.repeat(np.arange(len(found.starts) - 1), np.diff(found.starts))
     for table in np.unique(table_of[unlike[found.columns]]).tolist():
-        some = slice(*kept.arrays["FIRST"][table : table + 2])
-        pool.arrays["CELLS_A"][some] = kept.arrays["CELLS_A"][some]
-        for name in ("FACTORS", "SPREAD"):
+        some = slice(*kept.arrays["BINNING_STARTS"][table : table + 2])
+        pool.arrays["BINNING_CELLS"][some] = kept.arrays["BINNING_CELLS"][some]
+        for name in ("BINNING_WEIGHTS", "BINNING_WEIGHT_SQUARES"):
             pool.arrays[name][table] = kept.arrays[name][table]

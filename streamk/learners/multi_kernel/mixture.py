@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import loops, threads
 from streamk.learners.common.classes import Label
-from streamk.learners.multi_kernel import pool_growth, tables
+from streamk.learners.multi_kernel import binning_tables, pool_growth
 from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
@@ -90,7 +90,7 @@ class ExpertMixture:
             seed=seed,
             loss=loss,
             external_experts=self.external.names,
-            cells=tables.most_after(self.n_events),
+            most_cells=binning_tables.most_after(self.n_events),
         )
 
     def take(self, pool: ExpertPool, columns: ScaledColumns, classes: Sequence[Label]) -> None:
@@ -185,7 +185,7 @@ class ExpertMixture:
     def settle(self) -> None:
         """Keep what the pool's room says of an event, before it is overwritten or means less."""
         if self._fresh is not None:
-            self.pending.keep(self._fresh, self.pool.arrays["KEPT"].copy())
+            self.pending.keep(self._fresh, self.pool.arrays["FORECAST"].copy())
             self._fresh = None
 
     @contextmanager
@@ -210,7 +210,7 @@ class ExpertMixture:
 
     def until_step(self) -> int:
         """Return how many events may be learned at once: until tables grow or experts rest."""
-        return min(tables.until_more(self.n_events), STRETCH - self.n_events % STRETCH)
+        return min(binning_tables.until_more(self.n_events), STRETCH - self.n_events % STRETCH)
 
     def learn(self, events: Floats, numbers: Floats, *, asked: bool, predicted: bool) -> Floats:
         """Learn from a run of events (n, d) with numbers (n,), mostly in a pass of compiled loops.
@@ -238,7 +238,7 @@ class ExpertMixture:
         rows, first = self._padded(events), 0
         while first < len(rows):
             rest = slice(first, None)
-            learned, found = self._loops.learn(
+            learned, found = self._loops.predict_then_learn(
                 pool.table,
                 rows[rest],
                 numbers[rest],
@@ -275,7 +275,7 @@ class ExpertMixture:
     def learn_one(self, event: Floats, number: float) -> None:
         """Learn from an event (d,), by what was said of it when it was predicted."""
         pool, name = self.pool, event.tobytes()
-        seen = pool.arrays["KEPT"]
+        seen = pool.arrays["FORECAST"]
         if name == self._fresh:
             self._fresh = None
             self.pending.take(name)
@@ -298,8 +298,8 @@ class ExpertMixture:
 
     def _grow(self) -> None:
         """Grow the tables with the events learned; decide which external experts rest, in time."""
-        if self.pool.most_cells < tables.LARGEST:
-            self.pool.add_cells(tables.most_after(self.n_events))
+        if self.pool.most_cells < binning_tables.MOST_CELLS:
+            self.pool.add_cells(binning_tables.most_after(self.n_events))
         if self.external and self.n_events % STRETCH == 0:
             self.settle()
             self.external.review(self.pool.external_gains(), self.upkeep.alarms)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
+from streamk.backends.banks import GAUSSIAN_FEATURES, GAUSSIAN_SHARPNESS
 from streamk.declared import count, reading
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
@@ -26,15 +27,14 @@ from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.options import GIVEN, check_classification
 from streamk.learners.common.predictor import Decider, OneAtATime, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
-from streamk.learners.multi_kernel import tables
+from streamk.learners.multi_kernel import binning_tables
 from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.external_experts import EFFORT, ExternalExperts, default_experts
 from streamk.learners.multi_kernel.intervals import checked_levels, ends
 from streamk.learners.multi_kernel.joining import Parts, merge
 from streamk.learners.multi_kernel.mixture import ExpertMixture
-from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL, OPTIONS
+from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL, OPTIONS, number_loss
 from streamk.learners.multi_kernel.pending import UNBOUNDED, PendingPredictions, unequal
-from streamk.learners.multi_kernel.tables import number_loss
 from streamk.learners.multi_kernel.targets import ClassTargets, NumberTargets, Targets, unit_change
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
@@ -193,7 +193,7 @@ class MultiKernel(OneAtATime, Decider):
     @property
     def n_features(self) -> int:
         """Random features, tables of random binning, and features of external experts, in use."""
-        own = tables.FEATURES * len(tables.SHARPNESS) + tables.TABLES
+        own = GAUSSIAN_FEATURES * len(GAUSSIAN_SHARPNESS) + binning_tables.TABLES
         return own + self._mixture.external.n_features
 
     @property
@@ -440,7 +440,7 @@ class MultiKernel(OneAtATime, Decider):
 
     def restore_held_predictions(self, numbers: NDArray[np.int64], said: Scores) -> None:
         """Go on with what `held_predictions` gave. Raises `StateError` if it does not fit."""
-        shape = self._mixture.pool.arrays["KEPT"].shape if self.columns is not None else (0, 0)
+        shape = self._mixture.pool.arrays["FORECAST"].shape if self.columns is not None else (0, 0)
         self._mixture.held.restore(numbers, said, shape)
 
     # State

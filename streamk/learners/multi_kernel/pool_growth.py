@@ -14,10 +14,8 @@ from streamk.backends.banks import BANKS, COEFFICIENT, RULES, UNSIGNED
 from streamk.backends.memory import give_back
 from streamk.declared import NON_NEGATIVE, Domain, count, taken, within
 from streamk.errors import StateError
-from streamk.learners.multi_kernel import tables
-from streamk.learners.multi_kernel import tables as cells
-from streamk.learners.multi_kernel.expert_pool import ExpertPool
-from streamk.learners.multi_kernel.tables import cells_of
+from streamk.learners.multi_kernel import binning_tables
+from streamk.learners.multi_kernel.expert_pool import ExpertPool, sizes_of
 from streamk.losses import Loss
 from streamk.state import State
 
@@ -67,7 +65,7 @@ def with_classes(pool: ExpertPool, classes: int) -> ExpertPool:
 
     If this one has room, the two share their memory: this one may still forecast, but not learn.
     """
-    found = cells_of(len(pool.keys), classes)
+    found = binning_tables.cells_of(len(pool.keys), classes)
     fit = pool.task == CLASSES and (found == pool.cells_of).all()
     if not fit or classes > pool.class_room:
         room = pool.class_room
@@ -112,7 +110,7 @@ def successor(
         class_room=class_room,
         loss=pool.loss,
         external_experts=pool.external_experts,
-        cells=pool.most_cells,
+        most_cells=pool.most_cells,
     )
     places = {key: place for place, key in enumerate(keys.tolist())}
     columns = np.array([places[key] for key in pool.keys.tolist()], dtype=np.intp)
@@ -132,7 +130,7 @@ def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
     still forecast.
     """
     shares = [name for name in ("SHARES", "OWN_SHARES") if name in old.held]
-    names = ("LEVEL", "WINDOW_Z", "WINDOW_Y", *shares, "BANK_COSTS")
+    names = ("CONSTANT_LEVELS", "WINDOW_Z", "WINDOW_Y", *shares, "BANK_COSTS")
     new.widen(new.classes, **{name: np.zeros_like(old.held[name]) for name in names})
     columns, order = np.arange(len(old.keys)), list(range(old.classes))
     for name in shares:
@@ -145,11 +143,11 @@ def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
 def _inherit_level(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
     """Take over the constant kernel's levels."""
     if new.task == NUMBERS:
-        new.arrays["LEVEL"][...] = old.arrays["LEVEL"]
+        new.arrays["CONSTANT_LEVELS"][...] = old.arrays["CONSTANT_LEVELS"]
         return
-    known = order[: old.arrays["LEVEL"].shape[1]]
-    new.arrays["LEVEL"][...] = 0.0
-    new.arrays["LEVEL"][:, known] = old.arrays["LEVEL"][:, : len(known)]
+    known = order[: old.arrays["CONSTANT_LEVELS"].shape[1]]
+    new.arrays["CONSTANT_LEVELS"][...] = 0.0
+    new.arrays["CONSTANT_LEVELS"][:, known] = old.arrays["CONSTANT_LEVELS"][:, : len(known)]
 
 
 def _inherit_coefficients(
@@ -161,7 +159,7 @@ def _inherit_coefficients(
     of_columns: dict[Any, Any] = {
         "COLUMNS": (columns, known),
         ("COLUMNS", 1): with_one,
-        "NEWTON": with_one,
+        "NEWTON_FEATURES": with_one,
     }
     for each in (each for bank in BANKS for each in bank.learned):
         here, found = (pool.used(each.name.upper()) for pool in (new, old))
@@ -179,7 +177,7 @@ def _inherit_coefficients(
 
 def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     """Take over the weights of experts and tables."""
-    for name in ("FACTORS", "SPREAD", "ACTIVE"):
+    for name in ("BINNING_WEIGHTS", "BINNING_WEIGHT_SQUARES", "ACTIVE"):
         new.arrays[name][...] = old.arrays[name]
     # The second-order expert may have gone.
     both = set(new.banks) & set(old.banks)
@@ -216,28 +214,30 @@ def _inherit_weights(
 
 def _inherit_cells(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
     """Take over the tables whose columns and slots stayed; the others begin anew."""
-    there, here = old.arrays["FIRST"], new.arrays["FIRST"]
+    there, here = old.arrays["BINNING_STARTS"], new.arrays["BINNING_STARTS"]
     if _alike(new, old) and order == list(range(old.classes)):
-        new.arrays["CELLS_A"][...] = old.arrays["CELLS_A"]
+        new.arrays["BINNING_CELLS"][...] = old.arrays["BINNING_CELLS"]
         return
-    stayed = (np.diff(there) == np.diff(here)) & (old.arrays["DOWN"] == new.arrays["DOWN"])
+    stayed = (np.diff(there) == np.diff(here)) & (
+        old.arrays["BINNING_DOWN"] == new.arrays["BINNING_DOWN"]
+    )
     for table in np.flatnonzero(stayed).tolist():
         stayed[table] = np.array_equal(_keys_of(new, table), _keys_of(old, table))
-    squares = cells.squares(old.arrays, old.output_room)
+    squares = binning_tables.squares(old.arrays, old.output_room)
     rows = np.flatnonzero(squares.any(axis=1))  # few, where classes are still being met
     table_of = np.searchsorted(there, rows, side="right") - 1
     rows, table_of = rows[stayed[table_of]], table_of[stayed[table_of]]
-    A = cells.coefficients(old.arrays, old.outputs)[rows]
+    A = binning_tables.coefficients(old.arrays, old.outputs)[rows]
     to = rows - there[table_of] + here[table_of]
-    cells.coefficients(new.arrays, new.outputs)[to] = _outputs(A, 1, old, new, order)
-    cells.squares(new.arrays, new.output_room)[to] = squares[rows]
+    binning_tables.coefficients(new.arrays, new.outputs)[to] = _outputs(A, 1, old, new, order)
+    binning_tables.squares(new.arrays, new.output_room)[to] = squares[rows]
 
 
 def _alike(new: ExpertPool, old: ExpertPool) -> bool:
     """Tell whether all cells mean the same and are laid out alike, as where nothing has grown."""
     if new.outputs != old.outputs or new.output_room != old.output_room:
         return False
-    names = ("FIRST", "DOWN")
+    names = ("BINNING_STARTS", "BINNING_DOWN")
     tables = all(np.array_equal(new.arrays[name], old.arrays[name]) for name in names)
     return tables and np.array_equal(new.keys, old.keys)
 
@@ -252,14 +252,14 @@ def _inherit_window(
     new: ExpertPool, old: ExpertPool, columns: NDArray[np.intp], order: list[int]
 ) -> None:
     """Take over the youngest events, in their order."""
-    count = min(old.count, new.sizes["WINDOW"])
-    rows = (old.next - count + np.arange(count)) % old.sizes["WINDOW"]
+    count = min(old.count, new.sizes["WINDOW_EVENTS"])
+    rows = (old.next - count + np.arange(count)) % old.sizes["WINDOW_EVENTS"]
     new.arrays["WINDOW_Z"][columns, :count] = old.arrays["WINDOW_Z"][: len(columns), rows]
     y = old.arrays["WINDOW_Y"][rows]
     new.arrays["WINDOW_Y"][:count] = (
         y if new.task == NUMBERS else np.array(order)[y.astype(np.intp)]
     )
-    new.set_window(count, count % new.sizes["WINDOW"])
+    new.set_window(count, count % new.sizes["WINDOW_EVENTS"])
 
 
 def _outputs(
@@ -330,15 +330,15 @@ def load(
         raise StateError(f"'classes' of {OWNER} is {found}, but there are {classes}")
     task = NUMBERS if classes is None else CLASSES if classes > 2 else BINARY
     outputs = found if task == CLASSES else 1
-    sizes = tables.sizes_of(
-        task, found, len(keys), capacity, outputs, external_experts, loss, tables.LARGEST
+    sizes = sizes_of(
+        task, found, len(keys), capacity, outputs, external_experts, loss, binning_tables.MOST_CELLS
     )
-    del sizes["SLOTS"]  # which are fewer, as long as there were few events
+    del sizes["BINNING_SLOTS"]  # which are fewer, as long as there were few events
     arrays, sizes = taken(pool_arrays.stored(sizes), state.arrays, sizes, OWNER)
-    cells_of = tables.cells_of(len(keys), outputs)
-    most = _most_cells(cells_of, sizes["SLOTS"], n_events)
+    cells_of = binning_tables.cells_of(len(keys), outputs)
+    most = _most_cells(cells_of, sizes["BINNING_SLOTS"], n_events)
     _check_together(arrays, sizes)
-    window = _window(header.get("window"), sizes["WINDOW"])
+    window = _window(header.get("window"), sizes["WINDOW_EVENTS"])
     pool = ExpertPool(
         keys,
         task=task,
@@ -347,7 +347,7 @@ def load(
         capacity=capacity,
         loss=loss,
         external_experts=external_experts,
-        cells=most,
+        most_cells=most,
     )
     pool.restore(arrays, *window)
     return pool
@@ -370,18 +370,18 @@ def _most_cells(cells_of: NDArray[np.int64], slots: int, n_events: int) -> int:
     """Return how many cells a table has at most that has so many cells in all."""
     # Tables of few columns may have all their cells before they have the most; with columns that
     # come later they have more.
-    usual = tables.most_after(n_events)
-    if int(tables.starts_of(cells_of, usual)[-1]) == slots:
+    usual = binning_tables.most_after(n_events)
+    if int(binning_tables.starts_of(cells_of, usual)[-1]) == slots:
         return usual
-    most, possible = tables.most_after(0), []
-    while most <= tables.LARGEST:
-        possible.append(int(tables.starts_of(cells_of, most)[-1]))
+    most, possible = binning_tables.most_after(0), []
+    while most <= binning_tables.MOST_CELLS:
+        possible.append(int(binning_tables.starts_of(cells_of, most)[-1]))
         if possible[-1] == slots:
             return most
         most *= 2
     raise StateError(
-        f"array 'cells_a' of {OWNER} has {slots} rows, but tables of these columns and classes "
-        f"have {', '.join(map(str, sorted(set(possible))))}"
+        f"array 'binning_cells' of {OWNER} has {slots} rows, but tables of these columns and "
+        f"classes have {', '.join(map(str, sorted(set(possible))))}"
     )
 
 
@@ -405,8 +405,8 @@ def _is_pair(value: Any) -> bool:
 def _check_together(arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> None:
     """Raise StateError unless values are such as belong together."""
     rules, outputs = RULES, sizes["OUTPUTS"]
-    squares = arrays["cells_a"][:, rules * outputs : rules * (outputs + 1)]
-    within(squares, NON_NEGATIVE, "cells_a", OWNER)
+    squares = arrays["binning_cells"][:, rules * outputs : rules * (outputs + 1)]
+    within(squares, NON_NEGATIVE, "binning_cells", OWNER)
     if "tracked" in arrays:
         within(arrays["tracked"][1], NON_NEGATIVE, "tracked", OWNER)
     for name in ("newton_p", "inverses", "last_inverse", "own_inverses", "own_last_inverse"):

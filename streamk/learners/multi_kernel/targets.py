@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.learners.common.classes import Classes, is_number
-from streamk.learners.multi_kernel.tables import FURTHEST
 from streamk.scaling.labels import LabelQuantiles
 
 Unit: TypeAlias = tuple[float, float]
 """Center and inverse scale of labels."""
+LARGEST_TARGET = 20.0
+"""Bound of numbers in units of their spread, as labels and as experts predict them."""
 OTHER_UNIT = 1e3
 """Change of a unit after which what was learned in the old one is noise."""
 
@@ -117,7 +118,7 @@ class NumberTargets:
     def encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Return labels in units of their spread."""
         center, inverse = self.unit
-        return np.asarray(np.clip((labels - center) * inverse, -FURTHEST, FURTHEST))
+        return np.asarray(np.clip((labels - center) * inverse, -LARGEST_TARGET, LARGEST_TARGET))
 
     def restored(self, F: NDArray[np.float64], unit: Unit | None = None) -> NDArray[np.float64]:
         """Return outputs of the experts in the labels' terms, from an old unit if there is one."""

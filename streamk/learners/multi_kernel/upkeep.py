@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.backends import loops
 from streamk.backends.banks import BANKS, WINDOW
-from streamk.backends.pool_arrays import OPTIONAL_BANKS
+from streamk.backends.pool_arrays import FLAGGED_BANKS
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 
@@ -25,7 +25,7 @@ _SHORTEST = 64.0
 """Reviews for which a bank is inactive at least."""
 _STORED = (
     Declared("drift", "float64", (5,), Domain(-1e200, 1e200)),
-    Declared("trials", "float64", (OPTIONAL_BANKS + 1, 3), Domain(-1e200, 1e200)),
+    Declared("trials", "float64", (FLAGGED_BANKS + 1, 3), Domain(-1e200, 1e200)),
     Declared("alarms", "float64", (1,), Domain(0.0, 2.0**53, whole=True)),
 )
 _REMEMBERED = 64
@@ -40,7 +40,7 @@ class Upkeep:
 
     def __init__(self) -> None:
         self._drift = np.zeros(5)
-        self._trials = np.zeros((OPTIONAL_BANKS + 1, 3))
+        self._trials = np.zeros((FLAGGED_BANKS + 1, 3))
         self._restart_trials()
         self.alarms = 0
         """Drifts that were found."""

@@ -100,16 +100,16 @@ _WORK = (
 )
 
 
-def missing(task: str, *, of_machine: bool) -> list[Compilable]:
+def missing(task: str, *, with_feature_machine: bool) -> list[Compilable]:
     """Return what is in no cache of that which learning needs, the longest work first.
 
     Parameters
     ----------
     task : str
-    of_machine : bool
-        Whether there is a feature machine among the experts.
+    with_feature_machine : bool
+        Whether there is one among the experts.
     """
-    wanted = _all(task) if of_machine else [*STAGES.values(), *LOOPS[task]]
+    wanted = _all(task) if with_feature_machine else [*STAGES.values(), *LOOPS[task]]
     return [one for one in wanted if not one.is_cached]
 
 
@@ -157,10 +157,10 @@ def addresses() -> dict[int, int]:
 
 
 def _all(task: str) -> list[Compilable]:
-    return [*STAGES.values(), *LOOPS[task], *_of_machine(task)]
+    return [*STAGES.values(), *LOOPS[task], *_of_feature_machine(task)]
 
 
-def _of_machine(task: str) -> list[Compilable]:
+def _of_feature_machine(task: str) -> list[Compilable]:
     """Return the loops of its first functions."""
     return _OF_ALL if task == "regression" else [*_OF_ALL, *_OF_CLASSES]
 

@@ -3,7 +3,7 @@
 Two events share a cell of a table of random offsets with a probability that falls with their
 distance, a Laplacian-like kernel of the table's columns (Rahimi and Recht 2007, section 4), and a
 table of some columns is a kernel on these alone. So the sum over tables is a sum of kernels, and
-the factor of each table, learned by exponentiated gradient, is that kernel's weight.
+the weight of each table, learned by exponentiated gradient, is that kernel's.
 
 A cell is one run of numbers, in a cache line or a few: for each output the coefficients of `RULES`
 rules, then the rules' sums of squared slopes. What goes on within a table is gathered from the
@@ -24,52 +24,69 @@ from streamk.backends.numba_backend.experts import cell_vectors, slot
 from streamk.backends.numba_backend.experts.view import array_of
 from streamk.backends.numba_backend.exponential import exponential
 
-_r, _cells, _a, _factors, _spread = map(array_of, ("r", "cells", "cells_a", "factors", "spread"))
-_starts, _group, _of_all, _members = map(array_of, ("starts", "group", "of_all", "members_of"))
-_shifts, _multipliers, _bins = map(array_of, ("shifts", "multipliers", "bins"))
-_first, _down, _rates, _paces = map(array_of, ("first", "down", "grid_rates", "grid_paces"))
-_gathered, _side, _taken = map(array_of, ("gathered", "side", "taken"))
-_slopes, _squares, _steps = map(array_of, ("cell_slopes", "cell_squares", "cell_steps"))
+_r, _places, _cells, _gathered, _by_group = map(
+    array_of, ("r", "binning_places", "binning_cells", "binning_gathered", "binning_by_group")
+)
+_member_starts, _group_starts, _of_all, _columns = map(
+    array_of,
+    ("binning_member_starts", "binning_group_starts", "binning_of_all", "binning_columns"),
+)
+_shifts, _multipliers, _bins, _starts, _down = map(
+    array_of,
+    ("binning_shifts", "binning_multipliers", "binning_bins", "binning_starts", "binning_down"),
+)
+_rates, _weights, _weight_rates, _weight_squares = map(
+    array_of,
+    ("binning_rates", "binning_weights", "binning_weight_rates", "binning_weight_squares"),
+)
+_slopes, _squares, _steps, _rule_squares = map(
+    array_of, ("binning_slopes", "binning_squares", "binning_steps", "binning_rule_squares")
+)
 
 _PRIOR = 1.0
 """Added to the root of a cell's squared slopes: its first step is no longer than the rate."""
 _FORGET = 0.999
 _LEAST, _MOST = 0.02, 4.0
-"""Bounds of a table's factor, so that it can come back."""
+"""Bounds of a table's weight, so that it can come back."""
 
 
 @fast
 def features(table: Any) -> None:
     """Write the numbers of the cells that an event is in, by its ranks."""
-    r, starts, tables, columns = _r(table), _starts(table), _group(table), _members(table)
-    shifts, factors, bins = _shifts(table), _multipliers(table), _bins(table)
-    cells, of_all = _cells(table), _of_all(table)
+    r, starts, groups, columns = (
+        _r(table),
+        _member_starts(table),
+        _group_starts(table),
+        _columns(table),
+    )
+    shifts, multipliers, bins = _shifts(table), _multipliers(table), _bins(table)
+    places, of_all = _places(table), _of_all(table)
     for i in range(len(of_all)):
-        one, end, first, last = starts[i], starts[i + 1], tables[i], tables[i + 1]
+        one, end, first, last = starts[i], starts[i + 1], groups[i], groups[i + 1]
         shape = ((end - one) // (last - first), last - first)
-        s, f = shifts[one:end].reshape(shape), factors[one:end].reshape(shape)
+        s, m = shifts[one:end].reshape(shape), multipliers[one:end].reshape(shape)
         if of_all[i]:
-            locate_all(r, s, f, bins[first:last], cells[first:last])
+            locate_all(r, s, m, bins[first:last], places[first:last])
         else:
             c = columns[one:end].reshape(shape)
-            locate(r, c, s, f, bins[first:last], cells[first:last])
-    number_cells(cells, _first(table), _down(table))
+            locate(r, c, s, m, bins[first:last], places[first:last])
+    number_cells(places, _starts(table), _down(table))
 
 
 @fast
 def outputs(table: Any, F: Any) -> None:
-    """Write the scores F (groups times rules, outputs)."""
-    k, tables, cells = table[slot.OUTPUTS], _group(table), _cells(table)
-    A, factors, out, found = _a(table), _factors(table), _side(table), _gathered(table)
-    F = F.reshape((len(out), table[slot.GRID_RULES], k))
+    """Write the outputs F (groups times rules, outputs)."""
+    k, groups, places = table[slot.OUTPUTS], _group_starts(table), _places(table)
+    cells, weights, out, found = _cells(table), _weights(table), _by_group(table), _gathered(table)
+    F = F.reshape((len(out), table[slot.BINNING_RULES], k))
     if k == 1:
-        gather(cells, A, 0, found)
+        gather(places, cells, 0, found)
     for i in range(len(out)):
-        first, last = tables[i], tables[i + 1]
+        first, last = groups[i], groups[i + 1]
         if k == 1:
-            sum_one(factors[first:last], found[first:last], out[i])
+            sum_one(weights[first:last], found[first:last], out[i])
         else:
-            sum_all(cells[first:last], factors[first:last], A, out[i])
+            sum_all(places[first:last], weights[first:last], cells, out[i])
         for rule in range(F.shape[1]):
             for j in range(k):
                 F[i, rule, j] = out[i, RULES * j + rule]
@@ -78,74 +95,80 @@ def outputs(table: Any, F: Any) -> None:
 @fast
 def descend(table: Any, G: Any) -> None:
     """Update the tables by the slopes (groups times rules, outputs) of their losses."""
-    k, tables, cells = table[slot.OUTPUTS], _group(table), _cells(table)
-    A, side, last = _a(table), _side(table), RULES * table[slot.OUTPUT_ROOM]
-    found, along, taken = _gathered(table), _slopes(table), _taken(table)
+    k, groups, places, cells = (
+        table[slot.OUTPUTS],
+        _group_starts(table),
+        _places(table),
+        _cells(table),
+    )
+    g, squares_at = _by_group(table), RULES * table[slot.OUTPUT_ROOM]
+    found, along, rule_squares = _gathered(table), _slopes(table), _rule_squares(table)
     squares, steps = _squares(table), _steps(table)
-    G = G.reshape((len(side), table[slot.GRID_RULES], k))
-    gather(cells, A, last, squares)
-    for i in range(len(side)):
-        first, end = tables[i], tables[i + 1]
-        lay(G[i], side[i])
-        take_in(G[i], taken, squares[first:end])
+    G = G.reshape((len(g), table[slot.BINNING_RULES], k))
+    gather(places, cells, squares_at, squares)
+    for i in range(len(g)):
+        first, last = groups[i], groups[i + 1]
+        lay(G[i], g[i])
+        take_in(G[i], rule_squares, squares[first:last])
         if k == 1:
-            slopes_one(found[first:end], side[i], along[first:end])
+            slopes_one(found[first:last], g[i], along[first:last])
         else:
-            slopes(cells[first:end], A, side[i], along[first:end])
+            slopes(places[first:last], cells, g[i], along[first:last])
     move(
         _rates(table).ravel(),
-        _paces(table).ravel(),
+        _weight_rates(table).ravel(),
         along.ravel(),
         squares.ravel(),
-        _factors(table).ravel(),
-        _spread(table).ravel(),
+        _weights(table).ravel(),
+        _weight_squares(table).ravel(),
         steps.ravel(),
     )
-    for i in range(len(side)):
-        first, end = tables[i], tables[i + 1]
+    for i in range(len(g)):
+        first, last = groups[i], groups[i + 1]
         if k == 1:
-            step_one(cells[first:end], steps[first:end], squares[first:end], side[i], A)
+            step_one(places[first:last], steps[first:last], squares[first:last], g[i], cells)
         else:
-            some = cells[first:end]
-            step_all(some, steps[first:end], squares[first:end], side[i], A, last)
+            some = places[first:last]
+            step_all(some, steps[first:last], squares[first:last], g[i], cells, squares_at)
 
 
 @fast
-def locate(r: Any, columns: Any, shifts: Any, factors: Any, bins: Any, sums: Any) -> None:
-    """Write what the cells' numbers come from: for each table a sum of factors times bins.
+def locate(r: Any, columns: Any, shifts: Any, multipliers: Any, bins: Any, sums: Any) -> None:
+    """Write what the cells' numbers come from: for each table a sum of multipliers times bins.
 
     `r` are ranks in [0, 1), negative where missing. Of a group of tables with the same number of
-    columns, `columns`, `shifts` and `factors` are (columns of a table, tables); tables are a
+    columns, `columns`, `shifts` and `multipliers` are (columns of a table, tables); tables are a
     multiple of 16.
     """
-    cell_vectors.locate(r, columns, shifts, factors, bins, sums, len(sums) // LANES, len(columns))
+    count = len(sums) // LANES
+    cell_vectors.locate(r, columns, shifts, multipliers, bins, sums, count, len(columns))
 
 
 @fast
-def locate_all(r: Any, shifts: Any, factors: Any, bins: Any, sums: Any) -> None:
+def locate_all(r: Any, shifts: Any, multipliers: Any, bins: Any, sums: Any) -> None:
     """Do what `locate` does for tables of all columns, in their order: nothing is gathered."""
     number = r.dtype.type
     for t in range(len(sums)):
         sums[t] = 0
     for j in range(len(shifts)):
-        v, s, f = r[j], shifts[j], factors[j]
+        v, s, m = r[j], shifts[j], multipliers[j]
         if v >= number(0.0):
             for t in range(len(sums)):
-                sums[t] += f[t] * np.int32(v * bins[t] + s[t])
+                sums[t] += m[t] * np.int32(v * bins[t] + s[t])
         else:
             for t in range(len(sums)):
-                sums[t] += f[t] * np.int32(bins[t] + number(1.0))
+                sums[t] += m[t] * np.int32(bins[t] + number(1.0))
 
 
 @fast
-def number_cells(sums: Any, first: Any, down: Any) -> None:
+def number_cells(sums: Any, starts: Any, down: Any) -> None:
     """Turn the sums of tables, of 32 bits, into the numbers of their cells.
 
-    Where a table has a cell for each of its bins, the factors are the bins' strides; else they are
-    random, and the leading bits of the sum are a universal hash (Dietzfelbinger 1996).
+    Where a table has a cell for each of its bins, the multipliers are the bins' strides; else they
+    are random, and the leading bits of the sum are a universal hash (Dietzfelbinger 1996).
     """
     for t in range(len(sums)):
-        sums[t] = first[t] + ((sums[t] & 0xFFFFFFFF) >> down[t])
+        sums[t] = starts[t] + ((sums[t] & 0xFFFFFFFF) >> down[t])
 
 
 @fast
@@ -155,15 +178,15 @@ def gather(cells: Any, A: Any, place: Any, out: Any) -> None:
 
 
 @fast
-def sum_one(factors: Any, a: Any, out: Any) -> None:
-    """Write the sums (RULES,) over a group's tables of factors times coefficients."""
-    cell_vectors.accumulate_one(factors, a, out, len(a))
+def sum_one(weights: Any, a: Any, out: Any) -> None:
+    """Write the sums (RULES,) over a group's tables of weights times coefficients."""
+    cell_vectors.accumulate_one(weights, a, out, len(a))
 
 
 @fast
-def sum_all(cells: Any, factors: Any, A: Any, out: Any) -> None:
+def sum_all(cells: Any, weights: Any, A: Any, out: Any) -> None:
     """Write the sums over a group's tables, laid out as a cell without room for more outputs is."""
-    cell_vectors.accumulate(cells, factors, A, out, len(out), len(cells), A.shape[1])
+    cell_vectors.accumulate(cells, weights, A, out, len(out), len(cells), A.shape[1])
 
 
 @called
@@ -237,13 +260,13 @@ def take_in(G: Any, room: Any, squares: Any) -> None:
 
 @fast
 def slopes_one(a: Any, g: Any, out: Any) -> None:
-    """Write the slopes (tables, RULES) in the factors, of one output with slopes g."""
+    """Write the slopes (tables, RULES) in the weights, of one output with slopes g."""
     cell_vectors.scale(a, g, out, len(a))
 
 
 @fast
 def slopes(cells: Any, A: Any, g: Any, out: Any) -> None:
-    """Write the slopes (tables, RULES) of the loss in the factors, from slopes g in the outputs.
+    """Write the slopes (tables, RULES) of the loss in the weights, from slopes g in the outputs.
 
     They are what the loss loses along the tables' coefficients. `g` is laid out as a cell without
     room for more outputs is, with zeros from the squares on.
@@ -253,22 +276,28 @@ def slopes(cells: Any, A: Any, g: Any, out: Any) -> None:
 
 @fast
 def move(
-    rates: Any, paces: Any, slopes: Any, squares: Any, factors: Any, spread: Any, steps: Any
+    rates: Any,
+    weight_rates: Any,
+    slopes: Any,
+    squares: Any,
+    weights: Any,
+    weight_squares: Any,
+    steps: Any,
 ) -> None:
-    """Write the cells' AdaGrad steps; move the tables' factors by exponentiated gradient.
+    """Write the cells' AdaGrad steps; move the tables' weights by exponentiated gradient.
 
-    All are one number for each table and rule. `rates` are of the cells, `paces` of the factors,
-    whose slopes are taken in units of their recent size, the root of `spread`.
+    All are one number for each table and rule. `rates` are of the cells, `weight_rates` of the
+    weights, whose slopes are taken in units of their recent size, the root of `weight_squares`.
     """
     number = rates.dtype.type
     for i in range(len(rates)):
-        w = factors[i]
+        w = weights[i]
         steps[i] = rates[i] * w / (math.sqrt(squares[i]) + number(_PRIOR))
-        # The last term keeps the spread of slopes that are gone from becoming subnormal, and slow.
-        s = number(_FORGET) * spread[i] + slopes[i] * slopes[i] + number(1e-20)
-        spread[i] = s
-        w *= exponential(-paces[i] * slopes[i] / math.sqrt(s + number(1e-12)))
-        factors[i] = min(max(w, number(_LEAST)), number(_MOST))
+        # The last term keeps the squares of slopes that are gone from becoming subnormal, and slow.
+        s = number(_FORGET) * weight_squares[i] + slopes[i] * slopes[i] + number(1e-20)
+        weight_squares[i] = s
+        w *= exponential(-weight_rates[i] * slopes[i] / math.sqrt(s + number(1e-12)))
+        weights[i] = min(max(w, number(_LEAST)), number(_MOST))
 
 
 @fast

@@ -213,7 +213,7 @@ def locate(
     builder: Any, r: Any, columns: Any, shifts: Any, factors: Any, bins: Any, sums: Any, count: Any,
     members: Any,
 ) -> None:  # fmt: skip
-    """Write sums of factors times bins, see `grids.locate`, of 16 tables `count` times.
+    """Write sums of factors times bins, see `binning.locate`, of 16 tables `count` times.
 
     Each table has so many `members`.
     """

@@ -10,38 +10,38 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends.banks import LEVEL_RATES
+from streamk.backends.banks import CONSTANT_RATES
 from streamk.backends.jit.compiling import fast
 from streamk.backends.numba_backend.experts.view import array_of
 
-_level = array_of("level")
+_levels = array_of("constant_levels")
 _PRIOR = 0.01
 """Added to what is known of each class."""
 
 
 @fast
 def outputs(table: Any, F: Any) -> None:
-    """Write the scores F (rates, outputs): logits of classes, or numbers."""
-    level = _level(table)  # (rates, classes or 1)
-    small = level.dtype.type(_PRIOR)
-    for i in range(len(level)):
-        if level.shape[1] == 1:
-            F[i, 0] = level[i, 0]
+    """Write the outputs F (rates, outputs): logits of classes, or numbers."""
+    levels = _levels(table)  # (rates, classes or 1)
+    small = levels.dtype.type(_PRIOR)
+    for i in range(len(levels)):
+        if levels.shape[1] == 1:
+            F[i, 0] = levels[i, 0]
         elif F.shape[1] == 1:
-            F[i, 0] = math.log((level[i, 1] + small) / (level[i, 0] + small))
+            F[i, 0] = math.log((levels[i, 1] + small) / (levels[i, 0] + small))
         else:
-            for k in range(level.shape[1]):
-                F[i, k] = math.log(level[i, k] + small)
+            for k in range(levels.shape[1]):
+                F[i, k] = math.log(levels[i, k] + small)
 
 
 @fast
 def learn(table: Any, y: Any) -> None:
     """Follow a label, the number of a class or a number."""
-    level = _level(table)
-    for i in range(len(level)):
-        rate = level.dtype.type(LEVEL_RATES[i])
-        for k in range(level.shape[1]):
-            target = level.dtype.type(y)
-            if level.shape[1] > 1:
-                target = level.dtype.type(1.0 if k == int(y) else 0.0)
-            level[i, k] += rate * (target - level[i, k])
+    levels = _levels(table)
+    for i in range(len(levels)):
+        rate = levels.dtype.type(CONSTANT_RATES[i])
+        for k in range(levels.shape[1]):
+            target = levels.dtype.type(y)
+            if levels.shape[1] > 1:
+                target = levels.dtype.type(1.0 if k == int(y) else 0.0)
+            levels[i, k] += rate * (target - levels[i, k])

@@ -9,10 +9,10 @@ about itself. So the second fixed share mixes scores whose logits (Platt 1999; o
 for all classes, Guo et al. 2017) or numbers are multiplied by a factor, which moves by Newton steps
 on the expert's own loss.
 
-Offsets make quantiles of what experts say of the mean. To each expert's number a tracker of its own
-adds what takes it to the quantile: it moves by steps of the pinball loss, in units of the expert's
-mean absolute error. `tracked` are the offsets and these mean errors (2, experts + 1); in the last
-place is that of the mixture, which has no offset.
+Offsets make quantiles of what experts predict of the mean. To each expert's number a tracker of its
+own adds what takes it to the quantile: it moves by steps of the pinball loss, in units of the
+expert's mean absolute error. `tracked` are the offsets and these mean errors (2, experts + 1); in
+the last place is that of the mixture, which has no offset.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def to_probabilities(task: Any, L: Any, out: Any) -> None:
 
 @fast
 def store(L: Any, on: Any, out: Any) -> None:
-    """Write scores (experts, outputs) as they are kept: NaN where an expert is inactive."""
+    """Write scores (experts, outputs) into a forecast: NaN where an expert is inactive."""
     for e in range(len(on)):
         active = on[e] > 0.0
         for k in range(L.shape[1]):
@@ -147,23 +147,25 @@ def store(L: Any, on: Any, out: Any) -> None:
 
 
 @fast
-def load(kept: Any, L: Any, on: Any) -> None:
+def load(forecast: Any, L: Any, on: Any) -> None:
     """Write the scores that `store` was given, 0 for inactive experts, and the mask."""
     for e in range(len(on)):
-        active = kept[e, 0] == kept[e, 0]
+        active = forecast[e, 0] == forecast[e, 0]
         on[e] = 1.0 if active else 0.0
         for k in range(L.shape[1]):
-            L[e, k] = kept[e, k] if active else 0.0
+            L[e, k] = forecast[e, k] if active else 0.0
 
 
 @fast
-def differ(kept: Any, L: Any, on: Any) -> Any:
-    """Return whether kept scores differ from these, or are of other active experts."""
+def differ(forecast: Any, L: Any, on: Any) -> Any:
+    """Return whether scores of a forecast differ from these, or are of other active experts."""
     count = np.int32(0)
     for e in range(len(on)):
         for k in range(L.shape[1]):
-            slept = kept[e, k] != kept[e, k]
-            count += np.int32(on[e] > 0.0 if slept else (kept[e, k] != L[e, k]) | (on[e] == 0.0))
+            slept = forecast[e, k] != forecast[e, k]
+            count += np.int32(
+                on[e] > 0.0 if slept else (forecast[e, k] != L[e, k]) | (on[e] == 0.0)
+            )
     return count > 0
 
 
@@ -207,7 +209,7 @@ def to_calibrated(task: Any, L: Any, factors: Any, out: Any) -> None:
 def calibrate(
     task: Any,
     L: Any,
-    said: Any,
+    predictions: Any,
     y: Any,
     how: Any,
     size: Any,
@@ -215,14 +217,14 @@ def calibrate(
     factors: Any,
     curvatures: Any,
 ) -> None:
-    """Move factors by a Newton step; `said` is what `to_calibrated` wrote.
+    """Move factors by a Newton step; `predictions` are what `to_calibrated` wrote.
 
     `how` errors of numbers count and their mean `size` are as `two_stage.slope` has them.
     """
     for e in range(len(factors)):
         if active[e] == 0.0:
             continue
-        row, p = L[e], said[e]
+        row, p = L[e], predictions[e]
         if task == NUMBERS:
             slope = two_stage.slope(p[0] - y, how, size) * row[0]
             curvature = float(row[0]) * row[0]
@@ -260,7 +262,7 @@ def learn_offsets(
 ) -> None:
     """Move the offsets, and turn the numbers P into the slopes of the experts' losses.
 
-    `error` is the mixture's. Experts in `pinball` descend the pinball loss of what they say, the
+    `error` is the mixture's. Experts in `pinball` descend the pinball loss of their numbers, the
     others learn the mean: their losses are those of their outputs F, without offsets.
     """
     mean = (DEFAULT, 0.0)

@@ -17,11 +17,19 @@ from streamk.backends.jit.vectors import COSINE
 from streamk.backends.numba_backend.experts.linear import forecast_linear, update_linear
 from streamk.backends.numba_backend.experts.view import array_of
 
-_z, _projection, _u, _phases, _scales, _phi = map(
-    array_of, ("z", "projection", "u", "phases", "scales", "phi")
+_z, _projection, _u, _offsets, _scales, _phi = map(
+    array_of,
+    (
+        "z",
+        "gaussian_projection",
+        "gaussian_u",
+        "gaussian_offsets",
+        "gaussian_scales",
+        "gaussian_phi",
+    ),
 )
 _a, _squares, _rates, _kinds = map(
-    array_of, ("ladder_a", "ladder_squares", "ladder_rates", "ladder_kinds")
+    array_of, ("gaussian_a", "gaussian_squares", "gaussian_rates", "gaussian_kinds")
 )
 
 
@@ -30,12 +38,12 @@ def features(table: Any) -> None:
     """Write the random features of all bandwidths."""
     u = _u(table)
     project(_z(table), _projection(table), u)
-    cosines(u, _phases(table), _scales(table), _phi(table))
+    cosines(u, _offsets(table), _scales(table), _phi(table))
 
 
 @fast
 def outputs(table: Any, F: Any) -> None:
-    """Write the scores F (bandwidths times rules, outputs)."""
+    """Write the outputs F (bandwidths times rules, outputs)."""
     phi, A = _phi(table), _a(table)
     n = A.shape[1]
     for i in range(len(A)):

@@ -30,7 +30,7 @@ _bets, _gains, _largest = map(array_of, ("linear_bets", "linear_gains", "linear_
 
 @fast
 def outputs(table: Any, F: Any) -> None:
-    """Write the scores F (rules, outputs)."""
+    """Write the outputs F (rules, outputs)."""
     forecast_linear(_z(table), _a(table), F)
 
 

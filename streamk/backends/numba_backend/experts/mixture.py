@@ -1,4 +1,4 @@
-"""The mixture of a pool's experts: what they say together, and how the mixing learns.
+"""The mixture of a pool's experts: what they predict together, and how the mixing learns.
 
 Where there are external experts there are two mixtures: of all experts, and of those of the pool
 itself. Else the two are one.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from streamk.backends import BINARY, NUMBERS
 from streamk.backends.jit.compiling import call, fast
 from streamk.backends.numba_backend.experts import expert_predictions, slot, two_stage, view
-from streamk.backends.pool_arrays import OPTIONAL_BANKS
+from streamk.backends.pool_arrays import FLAGGED_BANKS
 
 
 class Mixture(NamedTuple):
@@ -29,10 +29,14 @@ class Mixture(NamedTuple):
     inverses: Any
     last_product: Any
     last_inverse: Any
-    top: Any
+    mixer_weights: Any
     mixed: Any
-    said: Any
+    mixer_scores: Any
     out: Any
+
+
+FULL, OWN = 0, 1
+"""The mixture of all experts, and that of the pool's own, where there are others, too."""
 
 
 @fast
@@ -68,19 +72,19 @@ def _full(table: Any, out: Any) -> Any:
 
 
 @fast
-def mixture_of(table: Any, of_own: Any) -> Any:
-    """Return the arrays of one of the mixtures."""
+def mixture_of(table: Any, which: Any) -> Any:
+    """Return the arrays of the mixture `FULL` or `OWN`, which are one without external experts."""
     if table[slot.EXTERNAL] == 0:
         return _full(table, view.out(table))
-    if of_own:
+    if which == OWN:
         return _own(table)
     return _full(table, view.full_out(table))
 
 
 @fast
-def experts_of(table: Any, of_own: Any) -> Any:
+def n_experts_of(table: Any, which: Any) -> Any:
     """Return how many experts a mixture has, the first ones."""
-    return table[slot.OWN_EXPERTS] if of_own else table[slot.EXPERTS]
+    return table[slot.OWN_EXPERTS] if which == OWN else table[slot.EXPERTS]
 
 
 @fast
@@ -94,24 +98,23 @@ def has_external(table: Any, on: Any) -> Any:
 
 @fast
 def first_mixture(table: Any, on: Any) -> Any:
-    """Return 0 if the mixture of all experts says something of its own, else 1.
+    """Return `OWN` if the mixture of all experts is that of the pool's own now, else `FULL`.
 
-    The mixtures to go through are those from this one to `last_mixture`: 0 is that of all, 1 that
-    of the pool's own experts.
+    The mixtures to go through are those from this one to `last_mixture`.
     """
-    return 0 if table[slot.EXTERNAL] == 0 or has_external(table, on) else 1
+    return FULL if table[slot.EXTERNAL] == 0 or has_external(table, on) else OWN
 
 
 @fast
 def last_mixture(table: Any) -> Any:
-    """Return 1 if there are two mixtures, else 0."""
-    return 1 if table[slot.EXTERNAL] > 0 else 0
+    """Return `OWN` if there are two mixtures, else `FULL`."""
+    return OWN if table[slot.EXTERNAL] > 0 else FULL
 
 
-WORTH = 0.02
+LEAST_SPARED = 0.02
 """Part of the loss that external experts have to spare the others to stay active."""
 _MEMORY = 0.999
-_SPARED, _FEWER, _APART, _WORTH, _FEWER_SINCE, _APART_SINCE = range(6)
+_SPARED, _FEWER, _APART, _SPARED_SINCE, _FEWER_SINCE, _APART_SINCE = range(6)
 """Places: by how much less the mixture of all experts has lost, how many fewer errors it has made,
 and of how many events one of the two was right, each as a discounted sum; then the same since the
 last review, less the part of the loss that there has to be."""
@@ -153,27 +156,27 @@ def compare_mixtures(table: Any, task: Any, y: Any) -> None:
     known[_SPARED] = _MEMORY * known[_SPARED] + spared
     known[_FEWER] = _MEMORY * known[_FEWER] + fewer
     known[_APART] = _MEMORY * known[_APART] + abs(fewer)
-    known[_WORTH] += spared - WORTH * lost
+    known[_SPARED_SINCE] += spared - LEAST_SPARED * lost
     known[_FEWER_SINCE] += fewer
     known[_APART_SINCE] += abs(fewer)
 
 
-LOST, EVENTS, REVIEWED = range(OPTIONAL_BANKS, OPTIONAL_BANKS + 3)
-"""Places in the bank costs after those of the banks: the sum of losses, events, and events in which
-the banks were looked at."""
-SELDOM = 4
-"""Events in which the banks are looked at once."""
+LOST, EVENTS, COSTED = range(FLAGGED_BANKS, FLAGGED_BANKS + 3)
+"""Places in the bank costs after those of the banks: the sum of losses, events, and events that
+were looked at for the costs of banks."""
+COST_EVERY = 4
+"""Events of which one is looked at for the costs of banks."""
 LAST_START, LAST_FORGET = 0.01, 0.9998
 """Largest inverse, and discount, of the product of mixers."""
 
 
 @fast
 def expand_active_mask(table: Any, active: Any) -> None:
-    """Write which experts are active, from which banks are; external ones whose F is no NaN."""
-    on, F, banks = view.active_mask(table), view.f(table), view.banks(table)
+    """Write which experts are active: of active banks, or external with outputs that are no NaN."""
+    on, F, banks = view.active_mask(table), view.expert_outputs(table), view.bank_of_expert(table)
     own = table[slot.OWN_EXPERTS]
     for i in range(own):
-        on[i] = active[banks[i]] if banks[i] < OPTIONAL_BANKS else 1.0
+        on[i] = active[banks[i]] if banks[i] < FLAGGED_BANKS else 1.0
     for i in range(own, len(on)):
         on[i] = 1.0 if F[i, 0] == F[i, 0] else 0.0
 
@@ -190,7 +193,7 @@ def mix(table: Any) -> None:
         task, L, view.inverse_temperatures(table), view.calibrated(table)
     )
     for which in range(first_mixture(table, on), last_mixture(table) + 1):
-        _mix(table, mixture_of(table, which > 0), experts_of(table, which > 0))
+        _mix(table, mixture_of(table, which), n_experts_of(table, which))
     if table[slot.EXTERNAL] > 0:
         choose_mixture(table, on)
 
@@ -209,77 +212,77 @@ def _mix(table: Any, one: Any, n: Any) -> None:
     first = len(one.shares)
     for i in range(len(one.products)):
         two_stage.pool(task, L, one.products[i], sums, one.mixed[first + i])
-    two_stage.to_scores(task, one.mixed, one.said)
-    two_stage.pool(task, one.said, one.last_product, sums, one.mixed[x - 1])
-    two_stage.share(one.top, one.mixed, view.ones(table), room, one.out)
+    two_stage.to_scores(task, one.mixed, one.mixer_scores)
+    two_stage.pool(task, one.mixer_scores, one.last_product, sums, one.mixed[x - 1])
+    two_stage.share(one.mixer_weights, one.mixed, view.ones(table), room, one.out)
 
 
 @fast
 def store(table: Any) -> None:
-    """Write what the mixers and their mixtures say into KEPT, after the scores."""
+    """Write the predictions of the mixers and their mixtures into FORECAST, after the scores."""
     row = table[slot.EXPERTS]
-    kept, out = view.kept(table), view.out(table)
-    number = kept.dtype.type
+    rows, out = view.forecast(table), view.out(table)
+    number = rows.dtype.type
     for which in range(last_mixture(table) + 1):
-        one = mixture_of(table, which > 0)
+        one = mixture_of(table, which)
         for m in range(len(one.mixed)):
             for k in range(len(out)):
-                kept[row + m, k] = number(one.mixed[m, k])
+                rows[row + m, k] = number(one.mixed[m, k])
         row += len(one.mixed)
         for k in range(len(out)):
-            kept[row, k] = number(one.out[k])
+            rows[row, k] = number(one.out[k])
         row += 1
     if table[slot.EXTERNAL] > 0:
         for k in range(len(out)):
-            kept[row, k] = number(out[k])
+            rows[row, k] = number(out[k])
 
 
 @fast
-def _load(table: Any, seen: Any, one: Any, row: Any) -> None:
-    """Write what `store` has kept of a mixture from a row on.
+def _load(table: Any, forecast: Any, one: Any, row: Any) -> None:
+    """Write a mixture's predictions back that `store` wrote from a row on.
 
     With the weights that they have by now, mixers too would look better than they were.
     """
     x = len(one.mixed)
     for c in range(len(one.out)):
         for m in range(x):
-            one.mixed[m, c] = seen[row + m, c]
-        one.out[c] = seen[row + x, c]
-    two_stage.to_scores(table[slot.TASK], one.mixed, one.said)
+            one.mixed[m, c] = forecast[row + m, c]
+        one.out[c] = forecast[row + x, c]
+    two_stage.to_scores(table[slot.TASK], one.mixed, one.mixer_scores)
 
 
 @fast
-def learn(table: Any, seen: Any, y: Any) -> None:
-    """Update the mixers and their mixtures by the predictions, as they are kept.
+def learn_weights(table: Any, forecast: Any, y: Any) -> None:
+    """Update the mixers and their mixtures by a forecast and the label.
 
-    That is in the pool's workspace from then on: an expert that was inactive at the prediction is
-    inactive to the mixing, whether or not it is active now.
+    The forecast is in the pool's workspace from then on: an expert that was inactive at the
+    prediction is inactive to the mixing, whether or not it is active now.
     """
     task, e = table[slot.TASK], table[slot.EXPERTS]
     L, on, how = view.scores(table), view.active_mask(table), view.loss(table)
-    late = not table[slot.FRESH] or expert_predictions.differ(seen, L, on)
+    late = not table[slot.MIXED_IS_CURRENT] or expert_predictions.differ(forecast, L, on)
     if late:
-        expert_predictions.load(seen, L, on)
+        expert_predictions.load(forecast, L, on)
         call(table[slot.MIX], table, ())
-    table[slot.FRESH] = 0
+    table[slot.MIXED_IS_CURRENT] = 0
     begin, end = first_mixture(table, on), last_mixture(table) + 1
-    alphas, likely, calibrated = view.alphas(table), view.losses(table), view.calibrated(table)
+    alphas, likely, calibrated = view.alphas(table), view.likelihoods(table), view.calibrated(table)
     for m in range(len(alphas)):
-        said = view.probabilities(table) if m == 0 else calibrated
-        two_stage.likelihoods(task, said, y, how, likely)
+        predictions = view.probabilities(table) if m == 0 else calibrated
+        two_stage.likelihoods(task, predictions, y, how, likely)
         two_stage.temper(likely)
         for which in range(begin, end):
-            shares = mixture_of(table, which > 0).shares[m]
+            shares = mixture_of(table, which).shares[m]
             two_stage.reweigh(shares, likely, on, alphas[m])
     factors, curvatures = view.inverse_temperatures(table), view.curvatures(table)
     expert_predictions.calibrate(
         task, L, calibrated, y, how, view.mean_error(table), on, factors, curvatures
     )
     for which in range(begin, end):
-        one = mixture_of(table, which > 0)
-        _learn_products(table, one, L[: experts_of(table, which > 0)], y)
+        one = mixture_of(table, which)
+        _learn_products(table, one, L[: n_experts_of(table, which)], y)
         if late:
-            _load(table, seen, one, e + which * (table[slot.MIXERS] + 1))
+            _load(table, forecast, one, e + which * (table[slot.MIXERS] + 1))
         _learn_top(table, one, y)
     if begin < end - 1:
         compare_mixtures(table, task, y)
@@ -288,10 +291,10 @@ def learn(table: Any, seen: Any, y: Any) -> None:
 @fast
 def _learn_top(table: Any, one: Any, y: Any) -> None:
     """Update the fixed share of a mixture's mixers, and then their product."""
-    likely = view.above(table)
+    likely = view.mixer_likelihoods(table)
     two_stage.likelihoods(table[slot.TASK], one.mixed, y, view.loss(table), likely)
     two_stage.temper(likely)
-    two_stage.reweigh(one.top, likely, view.ones(table), view.alphas(table)[0])
+    two_stage.reweigh(one.mixer_weights, likely, view.ones(table), view.alphas(table)[0])
     _learn_last_product(table, one, y)
 
 
@@ -300,7 +303,11 @@ def _learn_products(table: Any, one: Any, L: Any, y: Any) -> None:
     """Update a mixture's products of experts by their predictions."""
     numbers = table[slot.TASK] == NUMBERS
     rates, starts = view.product_rates(table), view.product_starts(table)
-    forgets, room, g = view.forgets(table), view.expert_workspace(table), view.slopes(table)
+    forgets, room, g = (
+        view.forgets(table),
+        view.expert_workspace(table),
+        view.product_gradient(table),
+    )
     first, g = len(one.shares), g[: len(L)]
     for i in range(len(one.products)):
         residual = _direction(table, L, one.mixed[first + i], y, g)
@@ -318,11 +325,15 @@ def _learn_last_product(table: Any, one: Any, y: Any) -> None:
     What it predicts by now takes the place of what it had predicted.
     """
     n, prediction = len(one.last_product), one.mixed[len(one.mixed) - 1]
-    room, g = view.expert_workspace(table)[:n], view.slopes(table)[:n]
+    room, g = view.expert_workspace(table)[:n], view.product_gradient(table)[:n]
     two_stage.pool(
-        table[slot.TASK], one.said, one.last_product, view.output_workspace(table), prediction
+        table[slot.TASK],
+        one.mixer_scores,
+        one.last_product,
+        view.output_workspace(table),
+        prediction,
     )
-    residual = _direction(table, one.said, prediction, y, g)
+    residual = _direction(table, one.mixer_scores, prediction, y, g)
     two_stage.newton_step(
         one.last_product, one.last_inverse, g, residual, LAST_FORGET, LAST_START, room
     )
@@ -350,17 +361,17 @@ def add_bank_costs(table: Any, y: Any) -> None:
     alone decides, so that they are what they would be without external experts.
     """
     task, bank_costs, how = table[slot.TASK], view.bank_costs(table), view.loss(table)
-    n, one = table[slot.OWN_EXPERTS], mixture_of(table, True)
+    n, one = table[slot.OWN_EXPERTS], mixture_of(table, OWN)
     bank_costs[LOST] += two_stage.loss(task, one.out, y, how)
     bank_costs[EVENTS] += 1.0
-    if bank_costs[EVENTS] % SELDOM:
+    if bank_costs[EVENTS] % COST_EVERY:
         return
-    bank_costs[REVIEWED] += 1.0
+    bank_costs[COSTED] += 1.0
     w, L, on = one.products[1], view.scores(table), view.active_mask(table)
-    banks, sums, room = view.banks(table), view.output_workspace(table), one.mixed[0]
+    banks, sums, room = view.bank_of_expert(table), view.output_workspace(table), one.mixed[0]
     two_stage.pool(task, L[:n], w, sums, room)
     by_own = two_stage.loss(task, room, y, how)
-    for bank in range(OPTIONAL_BANKS):
+    for bank in range(FLAGGED_BANKS):
         two_stage.pool_without(task, L[:n], w, banks, bank, sums, room)
         bank_costs[bank] += two_stage.loss(task, room, y, how) - by_own
     if table[slot.EXTERNAL] == 0 or not has_external(table, on):
@@ -370,6 +381,6 @@ def add_bank_costs(table: Any, y: Any) -> None:
     by_all = two_stage.loss(task, room, y, how)
     for place in range(table[slot.EXTERNAL]):
         if on[n + place] > 0.0:
-            two_stage.pool_without(task, L, w, banks, OPTIONAL_BANKS + 1 + place, sums, room)
+            two_stage.pool_without(task, L, w, banks, FLAGGED_BANKS + 1 + place, sums, room)
             spared = two_stage.loss(task, room, y, how) - by_all
-            bank_costs[REVIEWED + 1 + place] += spared - WORTH * by_all
+            bank_costs[COSTED + 1 + place] += spared - LEAST_SPARED * by_all

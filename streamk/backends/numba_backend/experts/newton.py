@@ -21,7 +21,7 @@ _FORGET = 0.9995
 
 @fast
 def outputs(table: Any, F: Any) -> None:
-    """Write the scores F (1, outputs)."""
+    """Write the outputs F (1, outputs)."""
     A = _a(table)
     k, p = A.shape
     forecast_linear(_z(table)[:p], A.reshape((1, k, p)), F)

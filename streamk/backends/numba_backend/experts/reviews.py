@@ -10,9 +10,9 @@ from typing import Any
 
 from streamk.backends.jit.compiling import exact
 from streamk.backends.numba_backend.experts import view
-from streamk.backends.numba_backend.experts.banks import WINDOW
-from streamk.backends.numba_backend.experts.mixture import EVENTS, LOST, REVIEWED
-from streamk.backends.pool_arrays import OPTIONAL_BANKS
+from streamk.backends.numba_backend.experts.all_banks import WINDOW_AT
+from streamk.backends.numba_backend.experts.mixture import COSTED, EVENTS, LOST
+from streamk.backends.pool_arrays import FLAGGED_BANKS
 
 QUIET, ALARM, WINDOW_ACTIVATED = range(3)
 """Results of a review."""
@@ -24,9 +24,9 @@ _HIGHEST = 4.0
 _FEWEST = 8
 """Values before the first alarm, whose mean and deviation others are judged by."""
 
-_MEMORY = 1.0 / 32
+_RATE = 1.0 / 32
 """Weight of a review in the running means."""
-_WORTH = 0.002
+_LEAST_GAIN = 0.002
 """Part of the loss that a bank has to spare the others to stay active."""
 _LONGEST = 1024.0
 """Most reviews for which a bank is inactive."""
@@ -81,7 +81,7 @@ def schedule_banks(
     """Deactivate banks that do not lower the loss, and activate them for trials.
 
     Inactive experts cost nothing, and the mixture goes on as if they predicted what it does
-    ("specialists", Freund et al. 1997). The first bank is always active.
+    ("specialists", Freund et al. 1997). The first of these banks is always active.
 
     Parameters
     ----------
@@ -115,16 +115,16 @@ def schedule_banks(
     (array([ True, False]), 0)
     """
     banks, activated = len(gains), 0
-    values[banks, _GAIN] += _MEMORY * (loss - values[banks, _GAIN])
+    values[banks, _GAIN] += _RATE * (loss - values[banks, _GAIN])
     for bank in range(banks):
         known = values[bank]
         if active[bank]:
-            known[_GAIN] += _MEMORY * (gains[bank] - known[_GAIN])
+            known[_GAIN] += _RATE * (gains[bank] - known[_GAIN])
         known[_AGE] += 1.0
         if bank == 0:
             continue
         if active[bank] and known[_AGE] >= trial:
-            if known[_GAIN] >= _WORTH * values[banks, _GAIN]:
+            if known[_GAIN] >= _LEAST_GAIN * values[banks, _GAIN]:
                 known[_PAUSE] = shortest
             else:
                 active[bank], known[_AGE] = False, 0.0
@@ -137,7 +137,7 @@ def schedule_banks(
 
 @exact
 def review(table: Any, drift: Any, trials: Any, limits: Any) -> int:
-    """Close the bank_costs of the events since the last review; return what was found.
+    """Take the bank costs of the events since the last review as means; return what was found.
 
     Where that is `ALARM` no bank was deactivated or activated. `drift` has the values of `rises`,
     `trials` those of `schedule_banks`, and `limits` (limit, trial, shortest) of both.
@@ -145,13 +145,13 @@ def review(table: Any, drift: Any, trials: Any, limits: Any) -> int:
     alarm, trial, shortest = limits
     bank_costs, active = view.bank_costs(table), view.active(table)
     loss = bank_costs[LOST] / max(1.0, bank_costs[EVENTS])
-    gains = bank_costs[:OPTIONAL_BANKS]
-    for bank in range(OPTIONAL_BANKS):
-        gains[bank] /= max(1.0, bank_costs[REVIEWED])
+    gains = bank_costs[:FLAGGED_BANKS]
+    for bank in range(FLAGGED_BANKS):
+        gains[bank] /= max(1.0, bank_costs[COSTED])
     found = QUIET
     if rises(drift, loss, alarm):
         found = ALARM
-    elif schedule_banks(trials, gains, loss, trial, shortest, active) & (1 << WINDOW):
+    elif schedule_banks(trials, gains, loss, trial, shortest, active) & (1 << WINDOW_AT):
         found = WINDOW_ACTIVATED
-    bank_costs[: REVIEWED + 1] = 0.0  # what follows is of external experts, see `add_bank_costs`
+    bank_costs[: COSTED + 1] = 0.0  # what follows is of external experts, see `add_bank_costs`
     return found

@@ -1,9 +1,9 @@
 """Quantiles of what a prediction misses by, from several trackers side by side.
 
-A tracker follows the quantiles of the errors in units of its own expected_error of how far off this
-event may be: a constant, the experts' disagreement, or both. It moves by steps of the pinball loss,
-by one of several rates. A fixed share over the trackers mixes their quantiles, and a last tracker
-corrects the mixture, so that in the long run as many errors lie below as should.
+A tracker follows the quantiles of the errors in units of its own guess of how far off this event
+may be (`expected_error`): a constant, the experts' disagreement, or both. It moves by steps of the
+pinball loss, by one of several rates. A fixed share over the trackers mixes their quantiles, and a
+last tracker corrects the mixture, so that in the long run as many errors lie below as should.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MEMORY = 0.995
 _CORRECTION = 0.1
 """Rate of the last tracker, in units of the mean error."""
 _FLOOR = 0.05
-"""Least expected_error of a disagreement, in units of the mean error."""
+"""Part of the mean error that is added to a disagreement."""
 
 
 @called
@@ -52,10 +52,10 @@ def disagreement(L: Any, weights: Any) -> Any:
     """
     mean, square, total = 0.0, 0.0, 1e-12
     for e in range(len(weights)):
-        said = L[e, 0] if L[e, 0] == L[e, 0] else 0.0
+        score = L[e, 0] if L[e, 0] == L[e, 0] else 0.0
         total += weights[e]
-        mean += weights[e] * said
-        square += weights[e] * said * said
+        mean += weights[e] * score
+        square += weights[e] * score * score
     mean /= total
     return math.sqrt(max(square / total - mean * mean, 0.0))
 
@@ -88,9 +88,9 @@ _TABLE, _BY_EXPERT, _WEIGHTS = map(_pointer, (types.int64, types.float32, types.
 
 
 @stage(_TABLE, types.float64, types.int64, _BY_EXPERT, _WEIGHTS, fastmath=SUMS)
-def take_in(numbers: Any, error: Any, experts: Any, said: Any, shares: Any) -> None:
+def take_in(pointer: Any, error: Any, experts: Any, scores: Any, shares: Any) -> None:
     """Do `learn`: the same code for whoever calls it, since sums may be taken in any order."""
-    table = carray(numbers, (PLACES,))
+    table = carray(pointer, (PLACES,))
     count, size = double(table, COUNT, (1,)), double(table, MEAN, (1,))
     tracked, weights = (
         double(table, TRACKED, (TRACKERS, len(LEVELS))),
@@ -104,7 +104,7 @@ def take_in(numbers: Any, error: Any, experts: Any, said: Any, shares: Any) -> N
     count[0] += 1.0
     if count[0] <= _EARLY:
         size[0] += (abs(error) - size[0]) / count[0]
-    apart = disagreement(carray(said, (experts, 1)), carray(shares, (experts,)))
+    apart = disagreement(carray(scores, (experts, 1)), carray(shares, (experts,)))
     quantiles(apart, size, tracked, weights, correction, room)
     for q in range(len(LEVELS)):
         correction[q] += _CORRECTION * (LEVELS[q] - (1.0 if error < room[q] else 0.0))

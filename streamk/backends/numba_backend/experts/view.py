@@ -1,6 +1,6 @@
 """The arrays of a pool by their names, as `streamk.backends.pool_arrays` declares them.
 
-``array_of("window_y")(table)`` is the array there: float32 of shape (table[WINDOW],). numba's
+``array_of("window_y")(table)`` is the array there: float32 (WINDOW_EVENTS,). numba's
 `carray` does the same for an address, but is compiled anew for each kind of shape.
 """
 
@@ -87,7 +87,9 @@ def _number(builder: Any, numbers: Any, place: int) -> Any:
     return found
 
 
-f, g, scores, kept, active_mask = map(array_of, ("f", "g", "scores", "kept", "active_mask"))
+expert_outputs, expert_slopes, scores, forecast, active_mask = map(
+    array_of, ("expert_outputs", "expert_slopes", "scores", "forecast", "active_mask")
+)
 probabilities, calibrated = array_of("probabilities"), array_of("calibrated")
 inverse_temperatures, curvatures = array_of("inverse_temperatures"), array_of("curvatures")
 alphas, product_rates, product_starts, forgets = map(
@@ -106,11 +108,15 @@ own_shares, own_products, own_inverses, own_last_product, own_last_inverse, own_
 )
 mixed, mixer_scores, out, full_out = map(array_of, ("mixed", "mixer_scores", "out", "full_out"))
 own_mixed, own_mixer_scores, own_out = map(array_of, ("own_mixed", "own_mixer_scores", "own_out"))
-banks, active, bank_costs, evidence = map(array_of, ("banks", "active", "bank_costs", "evidence"))
+bank_of_expert, active, bank_costs, evidence = map(
+    array_of, ("bank_of_expert", "active", "bank_costs", "evidence")
+)
 ones, output_workspace, expert_workspace = map(
     array_of, ("ones", "output_workspace", "expert_workspace")
 )
-slopes, losses, above = map(array_of, ("slopes", "losses", "above"))
+product_gradient, likelihoods, mixer_likelihoods = map(
+    array_of, ("product_gradient", "likelihoods", "mixer_likelihoods")
+)
 tracked, pinball, loss_parameter = map(array_of, ("tracked", "pinball", "loss_parameter"))
 
 

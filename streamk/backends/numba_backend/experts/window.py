@@ -29,7 +29,7 @@ from streamk.backends.numba_backend.experts.view import array_of
 from streamk.backends.numba_backend.exponential import exponential
 
 _z, _window_z, _window_y, _distance = map(array_of, ("z", "window_z", "window_y", "distance"))
-_distances, _weights, _sums = map(array_of, ("distances", "weights", "sums"))
+_distances, _weights, _sums = map(array_of, ("window_distances", "window_weights", "window_sums"))
 
 LEAST_EXPONENT = -126
 """Of 2 in the least normal number of single precision. Arithmetic on less takes a hundred times as
@@ -247,7 +247,7 @@ def outputs(table: Any, F: Any) -> None:
 @fast
 def learn(table: Any, y: Any) -> None:
     """Replace the oldest event of the window by this one."""
-    n, row, z, Z = table[slot.WINDOW], table[slot.NEXT], _z(table), _window_z(table)
+    n, row, z, Z = table[slot.WINDOW_EVENTS], table[slot.NEXT], _z(table), _window_z(table)
     for j in range(len(Z)):
         Z[j, row] = z[j]
     _window_y(table)[row] = y

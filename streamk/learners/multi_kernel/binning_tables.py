@@ -1,4 +1,4 @@
-"""Sizes of a pool, and what each table of random binning looks at."""
+"""Tables of random binning: the columns that each looks at, its cells, and where they are."""
 
 from __future__ import annotations
 
@@ -10,35 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import CLASSES, NUMBERS, banks, loops, pool_arrays
-from streamk.backends.pool_arrays import DEFAULT, HUBER, QUANTILE, SQUARED, line
-from streamk.errors import InvalidInput
-from streamk.losses import Loss
-from streamk.losses import loss as loss_by_name
-from streamk.scaling.quantiles import KNOTS
+from streamk.backends import loops
+from streamk.backends.pool_arrays import line
 
-FEATURES = 256
-"""Random features of the Gaussian kernels."""
-SHARPNESS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Median distance over bandwidth, over the root of 2."""
-CELLS = 1 << 22
-"""Numbers in the cells of a rule, at most."""
-RECENT, WINDOW_BYTES = 1000, 4 << 20
-"""Events in the smoothers' window, and the memory that they may take."""
-NEWTON_COLUMNS = 64
-"""Columns up to which there is a second-order expert: its time grows with their square."""
-ALPHAS = (1e-3, 1e-3)
-"""Rates of change of the fixed shares: of predictions as they are, and of calibrated ones."""
-GRADIENT_RATE = 2e-3
-NEWTON_STARTS = (0.01, 0.1)
-NEWTON_FORGETS = (0.9998, 0.999)
-"""Of the products of experts: one that moves along gradients, the others by Newton steps."""
-FURTHEST = 20.0
-"""Bound of a regression's labels, in units of their spread; and of what experts say."""
-_KINDS = {"squared": SQUARED, "huber": HUBER, "quantile": QUANTILE}
-_DELTAS = (0.1, 20.0)
-"""Less would leave experts standing, and labels end there."""
-_LEVELS = (0.005, 0.995)
+_MOST_NUMBERS = 1 << 22
+"""In the cells of a rule."""
 
 
 class TableGroup(NamedTuple):
@@ -67,8 +43,8 @@ BINS: NDArray[np.int64] = np.array(
     [group.bins[i % len(group.bins)] for group in GROUPS for i in range(group.tables)],
     dtype=np.int64,
 )
-LARGEST = 4096
-"""Cells of a table at most."""
+MOST_CELLS = 4096
+"""Of a table."""
 _FEWEST = 16
 _FIRST, _ROOMY = 128, 32
 """Cells of a table at first, at most, and times the events that it has room for later."""
@@ -96,7 +72,7 @@ class Membership(NamedTuple):
     columns: NDArray[np.int64]
     shifts: NDArray[np.float32]
     """in [0, 1): how far each table shifts its bins of a column"""
-    factors: NDArray[np.uint32]
+    multipliers: NDArray[np.uint32]
     """Odd random numbers, for a hash of the bins (Dietzfelbinger 1996)"""
 
 
@@ -158,8 +134,8 @@ def extended(
     least = new.min(axis=1)
     picked, changed = [], []
     for table, number in enumerate(GROUP_OF.tolist()):
-        addressing_arrays = slice(old.starts[table], old.starts[table + 1])
-        own, theirs = old.columns[addressing_arrays], kept[addressing_arrays]
+        some = slice(old.starts[table], old.starts[table + 1])
+        own, theirs = old.columns[some], kept[some]
         size = GROUPS[number].columns
         if len(own) < size or least[table] < theirs[-1]:
             both = np.concatenate([own, np.arange(known, len(keys))])
@@ -185,8 +161,8 @@ def _membership(picked: list[NDArray[Any]], seed: int, keys: NDArray[np.uint64])
     # The upper bits chose the column; the shift is from a further hash.
     drawn = _mixed(_of_members(starts, columns, seed, keys))
     shifts = ((drawn >> np.uint64(40)) * 2.0**-24).astype(np.float32)
-    factors = (drawn & np.uint64(0xFFFFFFFF)).astype(np.uint32) | np.uint32(1)
-    return Membership(starts, columns, shifts, factors)
+    multipliers = (drawn & np.uint64(0xFFFFFFFF)).astype(np.uint32) | np.uint32(1)
+    return Membership(starts, columns, shifts, multipliers)
 
 
 def slots(sizes: NDArray[np.int64], outputs: int, budget: int) -> NDArray[np.int64]:
@@ -205,7 +181,7 @@ def slots(sizes: NDArray[np.int64], outputs: int, budget: int) -> NDArray[np.int
         Numbers altogether.
     """
     exact = (BINS + 2.0) ** np.minimum(sizes, 16)
-    most = LARGEST
+    most = MOST_CELLS
     while most > _FEWEST:
         found = np.where(exact <= most, exact, most)
         if found.sum() * outputs <= budget:
@@ -225,7 +201,7 @@ def most_after(events: int) -> int:
     >>> [most_after(events) for events in (0, 7, 8, 50, 128, 10**6)]
     [128, 128, 256, 1024, 4096, 4096]
     """
-    return min(LARGEST, max(_FIRST, _ROOMY << max(0, events.bit_length() - 1)))
+    return min(MOST_CELLS, max(_FIRST, _ROOMY << max(0, events.bit_length() - 1)))
 
 
 def until_more(events: int) -> int:
@@ -237,7 +213,7 @@ def until_more(events: int) -> int:
     (8, 8, 14, True)
     """
     least = _FIRST // _ROOMY
-    if _ROOMY * events >= LARGEST:
+    if _ROOMY * events >= MOST_CELLS:
         return sys.maxsize
     return max(2 * least, 1 << events.bit_length()) - events
 
@@ -268,86 +244,9 @@ def starts_of(cells: NDArray[np.int64], most: int) -> NDArray[np.int32]:
     return np.concatenate([[0], np.cumsum(each)]).astype(np.int32)
 
 
-def number_loss(loss: str | Loss | None) -> Loss | None:
-    """Return a loss for numbers, by its name or as it is; None is the default.
-
-    Raises
-    ------
-    InvalidInput
-        If experts do not learn by it, or its parameter is out of range.
-
-    Examples
-    --------
-    >>> number_loss("quantile")
-    Loss(code=<LossCode.QUANTILE: 7>, parameter=0.5)
-    """
-    found = loss_by_name(loss) if isinstance(loss, str) and loss in _KINDS else loss
-    if found is None:
-        return None
-    if not isinstance(found, Loss) or found.name not in _KINDS:
-        raise InvalidInput(
-            f"loss={loss!r} is not one that many kernels learn numbers by: "
-            f"choose {', '.join(_KINDS)}, or leave it out"
-        )
-    for name, least, most in (("huber", *_DELTAS), ("quantile", *_LEVELS)):
-        if found.name == name and not least <= found.parameter <= most:
-            what = "delta, in units of the labels' spread," if name == "huber" else "q"
-            raise InvalidInput(
-                f"{what} is {found.parameter:g} and must lie between {least:g} and {most:g}"
-            )
-    return found
-
-
-def loss_from_json(saved: Mapping[str, Any] | None) -> Loss | None:
-    """Return the loss that `streamk.losses.Loss.to_json` gave; None is the default."""
-    return None if saved is None else number_loss(loss_by_name(**saved))
-
-
 def cells_of(columns: int, outputs: int) -> NDArray[np.int64]:
     """Return the cells of each table of random binning, not folded, of so many columns."""
-    return slots(widths(columns), outputs, CELLS)
-
-
-def sizes_of(
-    task: int,
-    classes: int,
-    columns: int,
-    capacity: int,
-    output_room: int,
-    external_experts: Sequence[str],
-    loss: Loss | None,
-    most_cells: int,
-) -> dict[str, int]:
-    """Return the sizes of a pool, see `streamk.backends.pool_arrays`, without making it."""
-    outputs = classes if task == CLASSES else 1
-    newton = capacity + 1 if capacity <= NEWTON_COLUMNS else 0
-    products = 1 + len(NEWTON_STARTS)
-    sizes = {
-        "TASK": task,
-        "COLUMNS": capacity,
-        "FEATURES": FEATURES,
-        "BANDWIDTHS": len(SHARPNESS),
-        "OUTPUTS": outputs,
-        "CLASSES": 1 if task == NUMBERS else classes,
-        "TABLES": TABLES,
-        "GROUPS": len(GROUPS),
-        "MEMBERS": int(widths(columns).sum()),
-        "SLOTS": int(starts_of(cells_of(columns, outputs), most_cells)[-1]),
-        "WINDOW": max(16, min(RECENT, WINDOW_BYTES // (4 * capacity))),
-        "LINEAR_RULES": len(banks.LINEAR.rules),
-        "LADDER_RULES": len(banks.GAUSSIAN.rules),
-        "GRID_RULES": len(banks.BINNING.rules),
-        "NEWTON": newton,
-        "LEVELS": KNOTS,
-        "MIXERS_SHARE": len(ALPHAS),
-        "MIXERS_PRODUCT": products,
-        "MIXERS": len(ALPHAS) + products + 1,
-        "LOSS": DEFAULT if loss is None else _KINDS[loss.name],
-        "EXTERNAL": len(external_experts),
-        "OUTPUT_ROOM": output_room,
-    }
-    sizes["EXPERTS"] = len(banks.banks_of(sizes)) + len(external_experts)
-    return pool_arrays.derived(sizes)
+    return slots(widths(columns), outputs, _MOST_NUMBERS)
 
 
 def addressing_arrays(
@@ -364,7 +263,7 @@ def addressing_arrays(
     sizes : int array of shape (TABLES,)
         Cells of each table that is not folded.
     most : int
-        Cells of a table at most, see `tables.folds`.
+        Cells of a table at most, see `folds`.
     columns : int
         How many there are.
     """
@@ -380,15 +279,15 @@ def addressing_arrays(
     place = np.arange(len(table)) - found.starts[table]
     exact = (BINS + 2.0) ** np.minimum(columns_of, 16) <= sizes
     strides = (BINS[table] + 2) ** np.minimum(place, 12)
-    factors = np.where(exact[table], strides, found.factors).astype(np.uint32).view(np.int32)
+    multipliers = np.where(exact[table], strides, found.multipliers).astype(np.uint32)
     down = np.where(exact, 0, 32 - np.floor(np.log2(sizes))) + folds(sizes, most)
     return {
-        "STARTS": np.array(starts),
-        "OF_ALL": columns_of[GROUP_STARTS[:-1]] == columns,
-        "MEMBERS_OF": found.columns[turn].astype(np.int32),
-        "SHIFTS": found.shifts[turn],
-        "MULTIPLIERS": factors[turn],
-        "DOWN": down.astype(np.int32),
+        "BINNING_MEMBER_STARTS": np.array(starts),
+        "BINNING_OF_ALL": columns_of[GROUP_STARTS[:-1]] == columns,
+        "BINNING_COLUMNS": found.columns[turn].astype(np.int32),
+        "BINNING_SHIFTS": found.shifts[turn],
+        "BINNING_MULTIPLIERS": multipliers.view(np.int32)[turn],
+        "BINNING_DOWN": down.astype(np.int32),
     }
 
 
@@ -407,17 +306,17 @@ def begin(
     sizes : int64 array of shape (TABLES,)
         Cells of each table that is not folded.
     most : int
-        Cells of a table at most, see `tables.folds`.
+        Cells of a table at most, see `folds`.
     rules : sequence of (float, float)
-        Rate of the cells, before it is divided among a group's tables, and pace of the factors.
+        Rate of the cells, before it is divided among a group's tables, and that of the weights.
     """
-    held["GROUP"][:], held["BINS"][:] = GROUP_STARTS, BINS
-    held["FIRST"][:] = starts_of(sizes, most)
-    held["FACTORS"][:], held["SPREAD"][:] = 1.0, 1e-3
+    held["BINNING_GROUP_STARTS"][:], held["BINNING_BINS"][:] = GROUP_STARTS, BINS
+    held["BINNING_STARTS"][:] = starts_of(sizes, most)
+    held["BINNING_WEIGHTS"][:], held["BINNING_WEIGHT_SQUARES"][:] = 1.0, 1e-3
     counts = np.diff(GROUP_STARTS)
-    for rule, (rate, pace) in enumerate(rules):
-        held["GRID_RATES"][:, rule] = rate * np.repeat(8.0 / np.sqrt(counts), counts)
-        held["GRID_PACES"][:, rule] = pace
+    for rule, (rate, weight_rate) in enumerate(rules):
+        held["BINNING_RATES"][:, rule] = rate * np.repeat(8.0 / np.sqrt(counts), counts)
+        held["BINNING_WEIGHT_RATES"][:, rule] = weight_rate
 
 
 def unfolded(
@@ -428,35 +327,35 @@ def unfolded(
     What was learned of two cells that were one is known of both.
     """
     often = folds(sizes, most) - folds(sizes, more)
-    starts, before = starts_of(sizes, more), held["CELLS_A"]
-    down = (held["DOWN"] - often).astype(np.int32)
+    starts, before = starts_of(sizes, more), held["BINNING_CELLS"]
+    down = (held["BINNING_DOWN"] - often).astype(np.int32)
     if not often.any():
-        return {"FIRST": starts, "DOWN": down, "CELLS_A": before}
+        return {"BINNING_STARTS": starts, "BINNING_DOWN": down, "BINNING_CELLS": before}
     A = aligned(int(starts[-1]), before.shape[1])
-    old, new = held["FIRST"].tolist(), starts.tolist()
+    old, new = held["BINNING_STARTS"].tolist(), starts.tolist()
     for table, times in enumerate((1 << often).tolist()):
         here, there = slice(*new[table : table + 2]), slice(*old[table : table + 2])
         # Of the last one there may be less than all.
         A[here] = np.repeat(before[there], times, axis=0)[: here.stop - here.start]
-    return {"FIRST": starts, "DOWN": down, "CELLS_A": A}
+    return {"BINNING_STARTS": starts, "BINNING_DOWN": down, "BINNING_CELLS": A}
 
 
 def coefficients(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float32]:
     """Return the cells' coefficients (slots, outputs, rules), a view."""
-    rules, A = held["FACTORS"].shape[1], held["CELLS_A"]
+    rules, A = held["BINNING_WEIGHTS"].shape[1], held["BINNING_CELLS"]
     return A[:, : rules * outputs].reshape(len(A), outputs, rules)
 
 
 def squares(held: Mapping[str, NDArray[Any]], room: int) -> NDArray[np.float32]:
     """Return the cells' sums of squared slopes (slots, rules), a view."""
-    rules = held["FACTORS"].shape[1]
-    found: NDArray[np.float32] = held["CELLS_A"][:, rules * room : rules * (room + 1)]
+    rules = held["BINNING_WEIGHTS"].shape[1]
+    found: NDArray[np.float32] = held["BINNING_CELLS"][:, rules * room : rules * (room + 1)]
     return found
 
 
 def without_room(held: Mapping[str, NDArray[Any]], outputs: int, room: int) -> NDArray[np.float32]:
     """Return the cells as they are where there is room for no more outputs."""
-    rules, A = held["FACTORS"].shape[1], held["CELLS_A"]
+    rules, A = held["BINNING_WEIGHTS"].shape[1], held["BINNING_CELLS"]
     found = np.zeros((len(A), line(outputs)), np.float32)
     found[:, : rules * outputs] = A[:, : rules * outputs]
     found[:, rules * outputs : rules * (outputs + 1)] = squares(held, room)
@@ -468,29 +367,8 @@ def restart(held: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float)
 
     `room` is for how many outputs there is room.
     """
-    loops.binning.restart(held["CELLS_A"], room, rule, np.float32(kept))
-    held["FACTORS"][:, rule] = 1.0
-
-
-def join(
-    A: NDArray[np.float32],
-    B: NDArray[np.float32],
-    began: NDArray[np.float32],
-    room: int,
-    share: float,
-) -> None:
-    """Have cells A become the means of A and B, by what each learned since both were `began`.
-
-    Parameters
-    ----------
-    A, B, began : float32 arrays of one shape
-        Cells; A is written to.
-    room : int
-        Outputs that there is room for.
-    share : float
-        Of B in cells of which neither learned anything, or sums of squared slopes became less.
-    """
-    loops.binning.join(A, B, began, room, np.float32(share))
+    loops.binning.restart(held["BINNING_CELLS"], room, rule, np.float32(kept))
+    held["BINNING_WEIGHTS"][:, rule] = 1.0
 
 
 def aligned(rows: int, columns: int) -> NDArray[np.float32]:
