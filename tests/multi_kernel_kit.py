@@ -53,7 +53,7 @@ def assert_sound(model: MultiKernel) -> None:
 def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     """What each expert says of an event now, NaN if it sleeps; the learner is left as it was."""
     pool = model._mixture.pool
-    seen = pool.kept(1)
+    seen = pool.empty_forecasts(1)
     padded = np.zeros((1, pool.capacity))
     padded[0, : len(x)] = x
     with pool.room() as table:

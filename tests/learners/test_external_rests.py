@@ -137,7 +137,7 @@ def test_states_go_on_and_are_checked() -> None:
 
 
 def test_the_documentation_has_these_numbers() -> None:
-    stretch, text = rests.STRETCH, " ".join((MultiKernel.__doc__ or "").split())
+    stretch, text = rests.REST_REVIEW_EVERY, " ".join((MultiKernel.__doc__ or "").split())
     shortest, trial = int(rests._SHORTEST) * stretch, rests._TRIAL * stretch
     assert f"less than {loops.LEAST_SPARED:.0%} above" in text
     assert f"after each {stretch:,} events, rests for {shortest:,} at first" in text
@@ -151,7 +151,7 @@ def test_the_documentation_has_these_numbers() -> None:
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reviews after each 64 events, and rests of three."""
     for module in (mixture, external_experts):
-        monkeypatch.setattr(module, "STRETCH", 64)
+        monkeypatch.setattr(module, "REST_REVIEW_EVERY", 64)
     monkeypatch.setattr(rests, "_SHORTEST", 3)
 
 

@@ -60,10 +60,10 @@ class ScaledColumns:
         """Return events (n, d) as the experts take them, or raise InvalidInput."""
         return check_events(X, _FLOAT64, self.names, missing=True)
 
-    def event(self, x: ArrayLike, is_fresh: Callable[[Floats], bool]) -> Floats:
+    def event(self, x: ArrayLike, was_forecast_last: Callable[[Floats], bool]) -> Floats:
         """Return one event (d,) as the compiled loops take it, or raise InvalidInput.
 
-        One that is fresh, predicted just now, need not be looked at again. A sum of squares is the
+        One that was forecast last need not be looked at again. A sum of squares is the
         fast way to see it otherwise; a NaN, which is missing, takes the last one.
         """
         if (
@@ -71,7 +71,11 @@ class ScaledColumns:
             and x.dtype is _FLOAT64
             and x.shape == self.keys.shape
             and x.flags.carray
-            and (is_fresh(x) or np.vdot(x, x) <= LARGEST**2 or not (np.abs(x) > LARGEST).any())
+            and (
+                was_forecast_last(x)
+                or np.vdot(x, x) <= LARGEST**2
+                or not (np.abs(x) > LARGEST).any()
+            )
         ):
             return x
         return self.check(one_row(x)).ravel()

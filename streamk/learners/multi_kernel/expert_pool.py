@@ -502,8 +502,8 @@ class ExpertPool(PoolTable):
         """Set the outputs (external experts, K), NaN of inactive ones, for the next forecast."""
         self.arrays["EXPERT_OUTPUTS"][self.experts - len(self.external_experts) :] = outputs
 
-    def kept(self, events: int) -> NDArray[np.float32]:
-        """Return room for what experts, mixers and their mixture say of so many events."""
+    def empty_forecasts(self, events: int) -> NDArray[np.float32]:
+        """Return room for forecasts of so many events, (events, FORECAST_ROWS, OUTPUTS)."""
         return np.empty((events, *self.arrays["FORECAST"].shape), np.float32)
 
     # Growing

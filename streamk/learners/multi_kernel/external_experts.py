@@ -17,7 +17,7 @@ from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.supervised import Asked
-from streamk.learners.multi_kernel.rests import STRETCH, Change, EarlyEvents, Rests
+from streamk.learners.multi_kernel.rests import REST_REVIEW_EVERY, Change, EarlyEvents, Rests
 from streamk.learners.multi_kernel.targets import LARGEST_TARGET
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import TYPES, OfOneKernel, restored
@@ -89,7 +89,7 @@ def default_experts(*, task: str, seed: int, effort: float | None) -> list[Featu
 
 
 class ExternalExperts:
-    """Learners that see the events of a pool of experts in its scale, and its labels in its terms.
+    """Learners that see the events of a pool of experts in its scale, and its targets as labels.
 
     They know the columns and the classes of the pool, in its order. Columns are in units of their
     spread, 0 where missing, and the median distance of two events is the root of 2. The first
@@ -98,11 +98,11 @@ class ExternalExperts:
     has moved by more than a scale, or whose scale by more than a factor of 2.
 
     So it is with the unit of numbers. Later ones are converted to the unit in which the external
-    experts began, and what they say back again, so that a change of it changes no prediction. They
-    begin anew where it has changed by more than a factor of 8.
+    experts began, and what they predict back again, so that a change of it changes no prediction.
+    They begin anew where it has changed by more than a factor of 8.
 
     A feature machine rests where the mixture is about as good without it, see
-    `streamk.learners.multi_kernel.rests`: it says nothing then, and keeps events alone.
+    `streamk.learners.multi_kernel.rests`: it predicts nothing then, and keeps events alone.
 
     They are made of learners of one kernel that have not learned and stay as they are: copies join.
     `InvalidInput` is raised if one is of another task or kind, or is not new.
@@ -118,7 +118,7 @@ class ExternalExperts:
             )
         for place, learner in enumerate(learners):
             check_can_join(learner, f"external_experts[{place}]", is_classifier)
-        self._fresh = [learner.state() for learner in learners]
+        self._initial_states = [learner.state() for learner in learners]
         self.placings = [learner.placing for learner in learners]
         """Device and threads of each, as of `Learner.placing`."""
         self._columns: tuple[Column, ...] = ()
@@ -142,30 +142,30 @@ class ExternalExperts:
         """Learn the first events anew, in another scale or unit."""
         self._begin(self._born)
         if len(self._early):
-            self._learn_scaled(self._early.events, self._early.numbers, again=True)
+            self._learn_scaled(self._early.events, self._early.targets, again=True)
 
     def _new(self, place: int) -> OfOneKernel:
         """Return a learner that has not learned, of the columns and classes of the pool."""
-        learner = _as_expert(restored(self._fresh[place], **self.placings[place]))
+        learner = _as_expert(restored(self._initial_states[place], **self.placings[place]))
         learner.add_columns(self._columns)
         if self._classes:
             learner.add_classes(self._classes)
         return learner
 
     def __len__(self) -> int:
-        return len(self._fresh)
+        return len(self._initial_states)
 
     # What they are
 
     @property
     def names(self) -> tuple[str, ...]:
         """The types of the learners."""
-        return tuple(state.type for state in self._fresh)
+        return tuple(state.type for state in self._initial_states)
 
     @property
     def options(self) -> list[dict[str, JSON]]:
         """The options of the learners."""
-        return [state.header for state in self._fresh]
+        return [state.header for state in self._initial_states]
 
     @property
     def n_features(self) -> int:
@@ -197,9 +197,9 @@ class ExternalExperts:
         """A sentence for each that rests for good."""
         width = len(self._columns) + len(self._classes)
         return tuple(
-            f"the expert {fresh.type} rests for good: {width:,} columns and classes,"
-            f" max_width={fresh.header['max_width']} (--expert {fresh.type}:max_width=N raises it)"
-            for fresh, ended in zip(self._fresh, self._too_wide, strict=True)
+            f"the expert {one.type} rests for good: {width:,} columns and classes,"
+            f" max_width={one.header['max_width']} (--expert {one.type}:max_width=N raises it)"
+            for one, ended in zip(self._initial_states, self._too_wide, strict=True)
             if ended
         )
 
@@ -210,25 +210,25 @@ class ExternalExperts:
         """
         changed = self._rests.review(worth, alarm=alarms > self._alarms)
         self._alarms = alarms
-        anew = [change.place for change in changed if change.step == "begin"]
+        anew = [change.place for change in changed if change.action == "begin"]
         for change in changed:
-            self._follow(change)
+            self._apply(change)
         # What is known of the weight of one that begins anew is of another learner.
         if anew and all(place in anew for place, on in enumerate(self.active) if on):
             self._all_rest = True
 
-    def _follow(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
         """Do what a review calls for."""
         learner: Any = self._learners[change.place]  # one that can rest
-        if change.step == "rest":
+        if change.action == "rest":
             learner.rest()
-        elif change.step == "wake":
+        elif change.action == "wake":
             learner.wake()
         else:
-            X, numbers = learner.last_events(change.reviews * STRETCH)
+            X, labels = learner.last_events(change.reviews * REST_REVIEW_EVERY)
             new: Any = self._new(change.place)
-            if len(numbers):
-                new.learn_again(X, numbers)
+            if len(labels):
+                new.learn_again(X, labels)
             self._learners[change.place] = new
 
     def have_woken(self) -> bool:
@@ -236,7 +236,7 @@ class ExternalExperts:
         before, self._all_rest = self._all_rest, not any(self.active)
         return before and not self._all_rest
 
-    def _follow_rests(self) -> None:
+    def _apply_rests(self) -> None:
         """Have those learners rest that are to."""
         learners: list[Any] = self._learners
         for learner, active in zip(learners, self._rests.active, strict=True):
@@ -321,9 +321,9 @@ class ExternalExperts:
         return L if n_outputs > 1 else L[:, 1:] - L[:, :1]
 
     def predict_then_learn(
-        self, events: Floats, numbers: Floats, n_outputs: int
+        self, events: Floats, targets: Floats, n_outputs: int
     ) -> NDArray[np.float32]:
-        """Learn raw events (n, d) with labels in the pool's terms (n,), each predicted before.
+        """Learn raw events (n, d) with targets (n,), each predicted before.
 
         Returned are the scores (n, external experts, n_outputs), bit for bit those of events that
         come alone, and NaN of those that rest.
@@ -331,26 +331,26 @@ class ExternalExperts:
         out = np.full((len(events), len(self), n_outputs), np.nan, np.float32)
         if all(self._too_wide):
             return out
-        Z, labels = self._scale.transform(events), self._labels_of(numbers)
+        Z, labels = self._scale.transform(events), self._labels_of(targets)
         for place, (learner, active) in enumerate(zip(self._learners, self.active, strict=True)):
             X = np.ascontiguousarray(Z, learner.dtype)
             if not active:
                 learner.learn_encoded(X, labels)
                 continue
             if not learner.can_diverge:
-                out[:, place] = self._followed(learner, X, labels, n_outputs)
+                out[:, place] = self._predict_then_learn_by(learner, X, labels, n_outputs)
                 continue
             for row in range(len(X)):
                 some, one = slice(row, row + 1), self._learners[place]
                 out[some, place] = self._scores(one, one.decide_checked(X[some]), n_outputs)
                 self._learn_by(place, X[some], labels[some])
-        self._early.keep(events, numbers)
+        self._early.keep(events, targets)
         return out
 
-    def _followed(
+    def _predict_then_learn_by(
         self, learner: OfOneKernel, X: NDArray[Any], labels: NDArray[Any], n_outputs: int
     ) -> Floats:
-        """Have a learner learn events at once; return the scores of each before it was learned."""
+        """Have a learner learn events; return the scores of each before it was learned."""
         parts: list[Floats] = []
 
         def note(F: Floats) -> None:
@@ -359,22 +359,22 @@ class ExternalExperts:
         learner.learn_encoded(X, labels, Asked(None, note))
         return np.concatenate(parts)
 
-    def learn(self, events: Floats, number: float) -> None:
-        """Learn from a raw event (1, d) whose label is in the pool's terms."""
-        numbers = np.array([number])
-        self._learn_scaled(events, numbers)
-        self._early.keep(events, numbers)
+    def learn(self, events: Floats, target: float) -> None:
+        """Learn from a raw event (1, d) with a target."""
+        targets = np.array([target])
+        self._learn_scaled(events, targets)
+        self._early.keep(events, targets)
 
-    def _labels_of(self, numbers: Floats) -> NDArray[Any]:
+    def _labels_of(self, targets: Floats) -> NDArray[Any]:
         """Return labels as the learners take them; their classes are in the order of the pool's."""
         if self._is_classifier:
-            return numbers
-        return np.asarray((numbers - self._unit[1]) / self._unit[0])
+            return targets
+        return np.asarray((targets - self._unit[1]) / self._unit[0])
 
-    def _learn_scaled(self, events: Floats, numbers: Floats, *, again: bool = False) -> None:
+    def _learn_scaled(self, events: Floats, targets: Floats, *, again: bool = False) -> None:
         if all(self._too_wide):
             return
-        Z, labels = self._scale.transform(events), self._labels_of(numbers)
+        Z, labels = self._scale.transform(events), self._labels_of(targets)
         for place, learner in enumerate(self._learners):
             self._learn_by(place, np.ascontiguousarray(Z, learner.dtype), labels, again=again)
 
@@ -392,7 +392,7 @@ class ExternalExperts:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         parts = {f"learner-{n}": learner.state() for n, learner in enumerate(self._learners)}
-        parts |= {f"fresh-{n}": state for n, state in enumerate(self._fresh)}
+        parts |= {f"initial-{n}": state for n, state in enumerate(self._initial_states)}
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "learners": len(self),
@@ -416,12 +416,12 @@ class ExternalExperts:
         places = range(count(header, "learners", _OWNER, least=1))
         with reading(_OWNER):
             how = placings if len(placings) == len(places) else [{} for _ in places]
-            fresh = [restored(state.child(f"fresh-{n}"), **how[n]) for n in places]
-            external_experts = cls(fresh, is_classifier=is_classifier)
+            initial = [restored(state.child(f"initial-{n}"), **how[n]) for n in places]
+            external_experts = cls(initial, is_classifier=is_classifier)
             external_experts._learners = [
                 _as_expert(restored(state.child(f"learner-{n}"), **how[n])) for n in places
             ]
-            for learner, new in zip(external_experts._learners, fresh, strict=True):
+            for learner, new in zip(external_experts._learners, initial, strict=True):
                 check_mergeable(learner, new, ("is_classifier", "kernel", "loss"))
             known = {
                 (learner.columns or (), learner.classes) for learner in external_experts._learners
@@ -436,16 +436,16 @@ class ExternalExperts:
 
     def _restore_arrays(self, state: State, *, early: bool) -> None:
         """Take the arrays of a state, when columns and classes are known."""
-        numbers = FINITE
+        targets = FINITE
         if self._is_classifier:
-            numbers = Domain(0, len(self._classes) - 1, whole=True)
+            targets = Domain(0, len(self._classes) - 1, whole=True)
         columns = len(self._columns)
         unit = Declared("unit", "float64", (2,), Domain(least=-1e9, most=1e9))
         found, _ = taken((unit,), state.arrays, {}, _OWNER)
         if not found["unit"][0] >= _LEAST_UNIT:
             raise StateError(f"array 'unit' of {_OWNER} begins with {found['unit'][0]}")
         self._unit = found["unit"].copy()
-        self._early.restore(state.arrays, columns, numbers, _OWNER, are_kept=early)
+        self._early.restore(state.arrays, columns, targets, _OWNER, are_kept=early)
         self._scale.restore(state.arrays)
         if len(self._scale.center) != columns:
             raise StateError(
@@ -504,7 +504,7 @@ class ExternalExperts:
         if ahead:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
             self._rests = copy.deepcopy(other._rests)
-        self._follow_rests()
+        self._apply_rests()
 
 
 def _as_expert(learner: OfOneKernel) -> OfOneKernel:

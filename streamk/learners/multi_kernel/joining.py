@@ -16,7 +16,7 @@ from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.mixture import ExpertMixture
 from streamk.learners.multi_kernel.targets import OTHER_UNIT, Targets, unit_change, unit_of
-from streamk.learners.multi_kernel.upkeep import PERIOD
+from streamk.learners.multi_kernel.upkeep import REVIEW_EVERY
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 
@@ -77,9 +77,9 @@ def merge(
     target.pool.join(source.pool, share, *rest)
     target.scale.join(source.scale, share, mixture.n_events)
     columns.scale, targets.labels = target.scale, copy.deepcopy(target.labels)
-    mixture.take(target.pool, columns, classes.labels)
-    mixture.follow_woken()
-    if mixture.n_events // PERIOD > before // PERIOD and target.pool.has_losses:
+    mixture.use_pool(target.pool, columns, classes.labels)
+    mixture.restart_if_woken()
+    if mixture.n_events // REVIEW_EVERY > before // REVIEW_EVERY and target.pool.has_losses:
         mixture.review()
 
 

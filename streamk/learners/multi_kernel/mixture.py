@@ -1,8 +1,9 @@
-"""Experts of a pool and external ones: what they say of events, and how they learn them.
+"""Experts of a pool and external ones: what they predict, and how they learn.
 
 A label often comes long after its event had to be predicted. Experts that follow the last labels,
 and mixers whose weights do, look better at the time of the label than they were at the time of the
-prediction, so what they are weighed by is what they said then (Weinberger and Ordentlich 2002).
+prediction, so what they are weighed by is what they predicted then (Weinberger and Ordentlich
+2002).
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
 from streamk.learners.multi_kernel.pending import HeldPredictions, PendingPredictions
-from streamk.learners.multi_kernel.rests import STRETCH
+from streamk.learners.multi_kernel.rests import REST_REVIEW_EVERY
 from streamk.learners.multi_kernel.targets import Targets
-from streamk.learners.multi_kernel.upkeep import PERIOD, Upkeep
+from streamk.learners.multi_kernel.upkeep import REVIEW_EVERY, Upkeep
 from streamk.losses import Loss
 from streamk.scaling.quantiles import RunningQuantiles
 from streamk.state import State
@@ -35,7 +36,7 @@ _FLOPS = 100_000
 
 
 class ExpertMixture:
-    """A pool of experts, external ones beside it, and what they said of events without a label yet.
+    """A pool of experts, external ones beside it, and forecasts of events without a label yet.
 
     Events are raw, labels in the experts' terms: numbers of classes, or numbers in units of the
     labels' spread. Scales and units are the caller's, who says when they move.
@@ -43,7 +44,7 @@ class ExpertMixture:
     Attributes
     ----------
     pool : ExpertPool
-        From the first columns on, see `take`.
+        From the first columns on, see `use_pool`.
     pending, held : PendingPredictions, HeldPredictions
         In so many bytes, of events whose labels are still to come.
     errors : ErrorQuantiles or None
@@ -62,8 +63,8 @@ class ExpertMixture:
         self.held = HeldPredictions(pending_bytes)
         self.errors = None if is_classifier else ErrorQuantiles()
         self.upkeep = Upkeep()
-        self._fresh: bytes | None = None
-        """The event whose predictions are in the pool's workspace and nowhere else yet."""
+        self._last_forecast: bytes | None = None
+        """The event whose forecast is in the pool's workspace and nowhere else yet."""
 
     @property
     def has_begun(self) -> bool:
@@ -93,42 +94,42 @@ class ExpertMixture:
             most_cells=binning_tables.most_after(self.n_events),
         )
 
-    def take(self, pool: ExpertPool, columns: ScaledColumns, classes: Sequence[Label]) -> None:
+    def use_pool(self, pool: ExpertPool, columns: ScaledColumns, classes: Sequence[Label]) -> None:
         """Go on with a new pool, and drop the predictions of the one before."""
         self.external.update_columns_and_classes(columns.names or (), classes, columns.scale)
         pool.adapt(columns.scale)
         self.pool = pool  # only now: what has been interrupted is begun again with the next label
         self.pending.clear()
         self.held.kept.clear()
-        self._fresh = None
+        self._last_forecast = None
         self._loops = loops.event
 
     def add_classes(self, columns: ScaledColumns, classes: Sequence[Label]) -> None:
         """Have the experts follow new classes; the known ones come first."""
         if len(classes) > self.pool.classes:
-            self.take(pool_growth.with_classes(self.pool, len(classes)), columns, classes)
+            self.use_pool(pool_growth.with_classes(self.pool, len(classes)), columns, classes)
         elif self.external:
             self.external.update_columns_and_classes(columns.names or (), classes, columns.scale)
 
     def adapt(self, scale: RunningQuantiles) -> None:
         """Convert the experts to a changed scale of the columns."""
-        self.settle()
+        self.keep_last_forecast()
         self.pool.adapt(scale)
         self.external.adapt(scale)
-        self.follow_woken()
+        self.restart_if_woken()
 
     def shift_labels(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        self.settle()
+        self.keep_last_forecast()
         self.pool.shift_labels(factor, shift)
         self.pending.shift(factor, shift)
         self.held.kept.shift(factor, shift)
         self.external.shift_labels(factor, shift, self.n_events)
-        self.follow_woken()
+        self.restart_if_woken()
         if self.errors is not None and factor:
             self.errors.rescale(factor)
 
-    def follow_woken(self) -> None:
+    def restart_if_woken(self) -> None:
         """Begin the mixture of all experts anew where external ones are active after a rest."""
         if self.external and self.external.have_woken():
             self.pool.begin_full_mixing()
@@ -141,8 +142,8 @@ class ExpertMixture:
         """Return outputs (n, K) for events (n, d), and the scores (n, experts, K) behind them."""
         pool = self.pool
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
-        said = pool.kept(len(events))
-        scores = said[:, : pool.experts]
+        forecasts = pool.empty_forecasts(len(events))
+        scores = forecasts[:, : pool.experts]
         if self.external:
             scores[:, pool.experts - len(self.external) :] = self.external.outputs(
                 events, pool.outputs
@@ -150,54 +151,54 @@ class ExpertMixture:
 
         def forecast(part: slice) -> None:
             with pool.room() as table:
-                self._loops.forecast(table, rows[part], said[part], out[part])
+                self._loops.forecast(table, rows[part], forecasts[part], out[part])
 
         threads.divide(len(rows), _FLOPS * len(rows), forecast, most_threads)
-        self.settle()
-        for row, kept in zip(events, said, strict=True):
-            self.pending.keep(row.tobytes(), kept.copy())
+        self.keep_last_forecast()
+        for row, one in zip(events, forecasts, strict=True):
+            self.pending.keep(row.tobytes(), one.copy())
         return out, scores
 
     def forecast_one(self, event: Floats) -> Floats:
-        """Return outputs (K,) for an event (d,); what is said stays in the pool for a while."""
-        self.settle()
+        """Return outputs (K,) for an event (d,); its forecast stays in the pool for a while."""
+        self.keep_last_forecast()
         self._forecast_now(event)
-        self._fresh = event.tobytes()
+        self._last_forecast = event.tobytes()
         return np.asarray(self.pool.arrays["OUT"].copy())
 
-    def forecast_unasked(self, event: Floats) -> None:
+    def forecast_unless_known(self, event: Floats) -> None:
         """Forecast an event (d,) whose prediction was not requested, as if it had been."""
         name = event.tobytes()
-        if name != self._fresh and name not in self.pending:
+        if name != self._last_forecast and name not in self.pending:
             self.forecast_one(event)
 
-    def is_fresh(self, event: Floats) -> bool:
+    def was_forecast_last(self, event: Floats) -> bool:
         """Return whether an event (d,) is the one that was forecast last."""
-        return event.tobytes() == self._fresh
+        return event.tobytes() == self._last_forecast
 
     def _forecast_now(self, event: Floats) -> None:
-        """Have all experts say what they do of an event (d,)."""
+        """Write the forecast of an event (d,) into the pool's room."""
         pool = self.pool
         if self.external:
             pool.set_external_outputs(self.external.outputs(event[None], pool.outputs)[0])
         self._loops.forecast_one(pool.table, self._padded(event))
 
-    def settle(self) -> None:
-        """Keep what the pool's room says of an event, before it is overwritten or means less."""
-        if self._fresh is not None:
-            self.pending.keep(self._fresh, self.pool.arrays["FORECAST"].copy())
-            self._fresh = None
+    def keep_last_forecast(self) -> None:
+        """Keep the forecast in the pool's room, before it is overwritten or means less."""
+        if self._last_forecast is not None:
+            self.pending.keep(self._last_forecast, self.pool.arrays["FORECAST"].copy())
+            self._last_forecast = None
 
     @contextmanager
     def keeping(self, pending: PendingPredictions) -> Iterator[None]:
         """Have these pending predictions in the place of the others for a while."""
-        self.settle()
-        said, self.pending = self.pending, pending
+        self.keep_last_forecast()
+        others, self.pending = self.pending, pending
         try:
             yield
         finally:
-            self.settle()
-            self.pending = said
+            self.keep_last_forecast()
+            self.pending = others
 
     def _padded(self, events: Floats) -> Floats:
         """Return events (n, d), or one (d,), with room for columns still to come."""
@@ -208,32 +209,41 @@ class ExpertMixture:
 
     # Learning
 
-    def until_step(self) -> int:
+    def until_upkeep(self) -> int:
         """Return how many events may be learned at once: until tables grow or experts rest."""
-        return min(binning_tables.until_more(self.n_events), STRETCH - self.n_events % STRETCH)
+        return min(
+            binning_tables.until_more(self.n_events),
+            REST_REVIEW_EVERY - self.n_events % REST_REVIEW_EVERY,
+        )
 
-    def learn(self, events: Floats, numbers: Floats, *, asked: bool, predicted: bool) -> Floats:
-        """Learn from a run of events (n, d) with numbers (n,), mostly in a pass of compiled loops.
+    def learn_run(
+        self, events: Floats, targets: Floats, *, predict: bool, predicted: bool
+    ) -> Floats:
+        """Learn from a run of events (n, d) with targets (n,), mostly by compiled loops.
 
-        If `asked`, each is predicted before, but for the first one if it is `predicted` already;
-        returned are these outputs (n, K). Any others have no meaning.
+        If `predict`, each is predicted before it is learned, but for the first one if it is
+        `predicted` already; returned are these outputs (n, K). Any others have no meaning.
         """
         out = np.empty((len(events), self.pool.outputs))
-        alone = len(events) == 1 or predicted or self.is_fresh(events[0])
+        alone = int(len(events) == 1 or predicted or self.was_forecast_last(events[0]))
         if alone:
-            if asked and not predicted:
+            if predict and not predicted:
                 out[0] = self.forecast_one(events[0])
-            self.learn_one(events[0], float(numbers[0]))
+            self.learn_one(events[0], float(targets[0]))
         if len(events) > alone:
-            self._learn_pass(events[alone:], numbers[alone:], asked, out[alone:])
+            self._learn_several(events[alone:], targets[alone:], predict, out[alone:])
         return out
 
-    def _learn_pass(self, events: Floats, numbers: Floats, asked: bool, out: Floats) -> None:
-        """Do `learn` by the compiled loops alone, and write what was predicted to `out`."""
+    def _learn_several(self, events: Floats, targets: Floats, predict: bool, out: Floats) -> None:
+        """Do `learn_run`, and write what was predicted to `out`.
+
+        External experts predict and learn all events first, then the compiled loops take the pool
+        through these.
+        """
         pool, upkeep = self.pool, self.upkeep
-        self.settle()
-        seen, places = self._take_pending(events, asked)
-        external = self.external.predict_then_learn(events, numbers, pool.outputs)
+        self.keep_last_forecast()
+        forecasts, places = self._take_pending(events, predict)
+        external = self.external.predict_then_learn(events, targets, pool.outputs)
         errors = None if self.errors is None else self.errors.table
         rows, first = self._padded(events), 0
         while first < len(rows):
@@ -241,58 +251,57 @@ class ExpertMixture:
             learned, found = self._loops.predict_then_learn(
                 pool.table,
                 rows[rest],
-                numbers[rest],
+                targets[rest],
                 external[rest],
-                seen,
+                forecasts,
                 places[rest],
                 errors,
                 out[rest],
-                upkeep.plan(self.n_events),
+                upkeep.arguments(self.n_events),
             )
             first += learned
             self.n_events += learned
-            upkeep.follow(pool, found, self.n_events)
+            upkeep.act_on(found, pool, self.n_events)
         self._grow()
 
     def _take_pending(
-        self, events: Floats, asked: bool
+        self, events: Floats, predict: bool
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return what was said of events (n, d), and at which place there each is, -1 for none.
+        """Return forecasts that wait, and at which place there that of each event (n, d) is, or -1.
 
-        It is forgotten. There is nothing of those that are asked for, since they are predicted
-        anew.
+        They are forgotten. There is none of an event that is to be predicted, since that is anew.
         """
         places = np.full(len(events), -1)
         found: list[NDArray[np.float32]] = []
         if len(self.pending):
             for n, row in enumerate(events):
-                then = self.pending.take(row.tobytes())
-                if then is not None and not asked:
+                one = self.pending.take(row.tobytes())
+                if one is not None and not predict:
                     places[n] = len(found)
-                    found.append(then)
-        return (np.stack(found) if found else self.pool.kept(0)), places
+                    found.append(one)
+        return (np.stack(found) if found else self.pool.empty_forecasts(0)), places
 
-    def learn_one(self, event: Floats, number: float) -> None:
-        """Learn from an event (d,), by what was said of it when it was predicted."""
+    def learn_one(self, event: Floats, target: float) -> None:
+        """Do `learn_run` of an event (d,) alone; faster, and its forecast may be there already."""
         pool, name = self.pool, event.tobytes()
-        seen = pool.arrays["FORECAST"]
-        if name == self._fresh:
-            self._fresh = None
+        forecast = pool.arrays["FORECAST"]
+        if name == self._last_forecast:
+            self._last_forecast = None
             self.pending.take(name)
         else:
-            self.settle()
+            self.keep_last_forecast()
             then = self.pending.take(name)
             self._forecast_now(event)
             if then is not None:
-                seen = then
+                forecast = then
         if self.errors is not None:
-            missed = float(number - seen[-1, 0])
-            self.errors.update(missed, seen[: pool.experts], pool.disagreement_weights)
-        self._loops.update(pool.table, seen, number)
+            missed = float(target - forecast[-1, 0])
+            self.errors.update(missed, forecast[: pool.experts], pool.disagreement_weights)
+        self._loops.update(pool.table, forecast, target)
         if self.external:
-            self.external.learn(event[None], number)
+            self.external.learn(event[None], target)
         self.n_events += 1
-        if self.n_events % PERIOD == 0:
+        if self.n_events % REVIEW_EVERY == 0:
             self.review()
         self._grow()
 
@@ -300,14 +309,14 @@ class ExpertMixture:
         """Grow the tables with the events learned; decide which external experts rest, in time."""
         if self.pool.most_cells < binning_tables.MOST_CELLS:
             self.pool.add_cells(binning_tables.most_after(self.n_events))
-        if self.external and self.n_events % STRETCH == 0:
-            self.settle()
+        if self.external and self.n_events % REST_REVIEW_EVERY == 0:
+            self.keep_last_forecast()
             self.external.review(self.pool.external_gains(), self.upkeep.alarms)
-            self.follow_woken()
+            self.restart_if_woken()
 
     def review(self) -> None:
         """Look at the events since the last review."""
-        self.settle()
+        self.keep_last_forecast()
         self.upkeep.review(self.pool, self.n_events)
 
     # State and merging
@@ -356,4 +365,4 @@ class ExpertMixture:
                 external_experts=self.external.names,
                 n_events=self.n_events,
             )
-            self.take(pool, columns, classes)
+            self.use_pool(pool, columns, classes)

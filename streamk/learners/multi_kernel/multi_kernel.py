@@ -46,10 +46,11 @@ from streamk.state import JSON, State
 Floats = NDArray[np.float64]
 Scores = NDArray[np.float32]
 Labels = Sequence[Any] | NDArray[Any]
-_AT_ONCE = 128
-"""Events that are learned before another thread that wants to predict gets its turn."""
+_LONGEST_RUN = 128
+"""Events of a run at most: its predictions are in memory at once, and an interrupt waits for its
+end. Other threads wait for the end of the call."""
 _BLOCK = 1024
-"""Events whose predictions are in memory at once, beside those that are kept."""
+"""Events whose forecasts are in memory at once, beside those that wait for labels."""
 
 
 @documented(GIVEN | GIVEN_TO_MULTI_KERNEL)
@@ -85,9 +86,9 @@ class MultiKernel(OneAtATime, Decider):
     a missing value (NaN) is the column's median to some experts and a bin of its own to others.
 
     What is learned depends on the events, their order, and on which of them were predicted before
-    they were learned: mixing weighs experts and mixers by what they said at the time of the
-    prediction, which is how good they are where labels come late. Events that were not predicted
-    are learned as if they had been just then.
+    they were learned: mixing weighs experts and mixers by what they predicted at that time, which
+    is how good they are where labels come late. Events that were not predicted are learned as if
+    they had been just then.
 
     Raises
     ------
@@ -223,7 +224,7 @@ class MultiKernel(OneAtATime, Decider):
         keys = self._inputs.new_keys(names)
         pool = self._mixture.pool_with(keys, self._targets, self.seed, self.loss)
         self._inputs.add(names, keys)
-        self._mixture.take(pool, self._inputs, self.classes)
+        self._mixture.use_pool(pool, self._inputs, self.classes)
 
     # Predicting
 
@@ -239,7 +240,7 @@ class MultiKernel(OneAtATime, Decider):
 
     def decision_one(self, x: ArrayLike) -> Floats:
         """Outputs of the mixture for one event x of shape (d,), float64 (outputs,)."""
-        event = self._inputs.event(x, self._mixture.is_fresh)
+        event = self._inputs.event(x, self._mixture.was_forecast_last)
         if self.columns is None:
             return self._targets.even(1).ravel()
         return self._targets.restored(self._mixture.forecast_one(event))
@@ -279,7 +280,7 @@ class MultiKernel(OneAtATime, Decider):
         return self.predict_quantile_many(X, ends(level))
 
     def shares(self, x: ArrayLike) -> dict[str, float]:
-        """Return how much each kind of expert contributes to what is said of one event x (d,).
+        """Return how much each kind of expert contributes to the prediction of one event x (d,).
 
         These are parts of 1 by kind, the largest first. The part of a mixer is its weight; within a
         fixed share an expert has its weight, within a product the size of its term.
@@ -290,7 +291,7 @@ class MultiKernel(OneAtATime, Decider):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Predict without remembering it: later labels of these events find nothing said."""
+        """Predict without remembering it: later labels of these events find no forecast."""
         with self.lock, self._mixture.keeping(PendingPredictions(0)):
             yield
 
@@ -303,7 +304,7 @@ class MultiKernel(OneAtATime, Decider):
         value is infinite or a label is of no use, naming its row; nothing is learned then.
         """
         events = self._inputs.check(X)
-        self._learn_events(events, self.check_labels(y, len(events)))
+        self._learn_in_runs(events, self.check_labels(y, len(events)))
 
     def predict_then_learn_many(self, X: ArrayLike, y: Labels) -> Prequential:
         """Predict each event of X (n, d) in turn, then learn it if its label in y is not None.
@@ -317,7 +318,7 @@ class MultiKernel(OneAtATime, Decider):
         recorder = Recorder(self, len(events))
         for some in runs(known):
             if known[some.start]:
-                self._learn_events(events[some], labels[some], recorder)
+                self._learn_in_runs(events[some], labels[some], recorder)
             else:
                 if some.stop - some.start > 1:
                     recorder.add(self.decision_many(events[some][:-1]))
@@ -334,19 +335,19 @@ class MultiKernel(OneAtATime, Decider):
         ):
             self.learn_many(one_row(x), [y])
             return
-        event = self._inputs.event(x, mixture.is_fresh)
+        event = self._inputs.event(x, mixture.was_forecast_last)
         if not self.is_classifier:
-            self._learn(event[None], np.array([label]), None)
+            self._learn_run(event[None], np.array([label]), None)
             return
-        # What `_learn` does for a single event of a known class, in nine tenths of the time.
+        # What `_learn_run` does for a single event of a known class, in nine tenths of the time.
         if self._inputs.scale.observe(event[None]):
-            mixture.forecast_unasked(event)
+            mixture.forecast_unless_known(event)
             mixture.adapt(self._inputs.scale)
         if self._weights is not None:
             self._weights.learn([label])
         mixture.learn_one(event, float(label))
 
-    def _learn_events(
+    def _learn_in_runs(
         self, events: Floats, labels: NDArray[Any], recorder: Recorder | None = None
     ) -> None:
         """Learn from events (n, d) with labels (n,), both checked, in runs.
@@ -361,38 +362,43 @@ class MultiKernel(OneAtATime, Decider):
             if recorder is not None:
                 # A prediction made before any column is known does not count for the weights.
                 recorder.add(self._targets.even(1))
-                self._learn(events[:1], labels[:1], None)
+                self._learn_run(events[:1], labels[:1], None)
                 first = 1
         while first < len(events):
-            most = min(_AT_ONCE, self._inputs.scale.until_change(), self._mixture.until_step())
+            most = min(
+                _LONGEST_RUN, self._inputs.scale.until_change(), self._mixture.until_upkeep()
+            )
             stop = first + self._targets.until_change(labels[first : first + most])
-            self._learn(events[first:stop], labels[first:stop], recorder)
+            self._learn_run(events[first:stop], labels[first:stop], recorder)
             first = stop
 
-    def _learn(self, events: Floats, labels: NDArray[Any], recorder: Recorder | None) -> None:
-        """Learn from a run of events, at least one; see `_learn_events`."""
-        mixture, targets, scale = self._mixture, self._targets, self._inputs.scale
-        unit = targets.unit
-        moved, turned = scale.observe(events), targets.observe(labels)
-        predicted = recorder is not None and (moved or turned)
-        if recorder is not None and predicted:
-            # By the pool that does not follow yet.
-            recorder.add(targets.restored(mixture.forecast_one(events[0]), unit)[None])
-        elif moved or turned:
-            mixture.forecast_unasked(events[0])
-        if moved:
-            mixture.adapt(scale)
-        numbers = targets.encode(labels)
-        if self.is_classifier and (turned or targets.classes > mixture.pool.classes):
-            mixture.add_classes(self._inputs, self.classes)  # also what an interrupt has left
-        elif turned and self.n_events and not targets.labels.jumped:
-            mixture.shift_labels(*unit_change(unit, targets.unit))
-        # After a jump, in the new unit is predicted what was in the old one.
-        F = mixture.learn(events, numbers, asked=recorder is not None, predicted=predicted)
-        if recorder is not None or self._weights is not None:
-            self._record(recorder, F, numbers, int(predicted))
+    def _learn_run(self, events: Floats, labels: NDArray[Any], recorder: Recorder | None) -> None:
+        """Learn from a run of events, at least one; see `_learn_in_runs`.
 
-    def _record(self, recorder: Recorder | None, F: Floats, numbers: Floats, first: int) -> None:
+        Where the first one changes scale, unit or classes, it is predicted by the experts as they
+        were, and then learned by those that have followed the change.
+        """
+        mixture, encoder, scale = self._mixture, self._targets, self._inputs.scale
+        unit = encoder.unit
+        scale_moved, labels_moved = scale.observe(events), encoder.observe(labels)
+        predicted = recorder is not None and (scale_moved or labels_moved)
+        if recorder is not None and predicted:
+            recorder.add(encoder.restored(mixture.forecast_one(events[0]), unit)[None])
+        elif scale_moved or labels_moved:
+            mixture.forecast_unless_known(events[0])
+        if scale_moved:
+            mixture.adapt(scale)
+        targets = encoder.encode(labels)
+        if self.is_classifier and (labels_moved or encoder.classes > mixture.pool.classes):
+            mixture.add_classes(self._inputs, self.classes)  # also what an interrupt has left
+        elif labels_moved and self.n_events and not encoder.labels.jumped:
+            mixture.shift_labels(*unit_change(unit, encoder.unit))
+        # After a jump, in the new unit is predicted what was in the old one.
+        F = mixture.learn_run(events, targets, predict=recorder is not None, predicted=predicted)
+        if recorder is not None or self._weights is not None:
+            self._record(recorder, F, targets, int(predicted))
+
+    def _record(self, recorder: Recorder | None, F: Floats, targets: Floats, first: int) -> None:
         """Record predictions from the first one on; the class weights take in all labels."""
         weights = self._weights
         # With each label that balanced weights take in, decisions are others.
@@ -403,7 +409,7 @@ class MultiKernel(OneAtATime, Decider):
             if recorder is not None and some.start < some.stop:
                 recorder.add(self._targets.restored(F[some]))
             if weights is not None:
-                weights.learn(numbers[n : n + step].tolist())
+                weights.learn(targets[n : n + step].tolist())
 
     def compile_rare_steps(self) -> None:
         """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""
@@ -413,20 +419,20 @@ class MultiKernel(OneAtATime, Decider):
     # Held events, which wait for their labels under numbers of their own, through restarts
 
     def predict_held_many(self, X: ArrayLike, numbers: Sequence[int]) -> Prequential:
-        """Predict events (n, d) in turn; what the experts say is kept under their numbers (n,).
+        """Predict events (n, d) in turn; the forecasts are kept under their numbers (n,).
 
         Other pending predictions are one for two events that are equal, and in no state.
         """
-        events, asked = self._inputs.check(X), PendingPredictions(UNBOUNDED)
-        with self._mixture.keeping(asked):
+        events, pending = self._inputs.check(X), PendingPredictions(UNBOUNDED)
+        with self._mixture.keeping(pending):
             found = self.predict_then_learn_many(events, [None] * len(events))
-        self._mixture.held.keep(numbers, events, asked)
+        self._mixture.held.keep(numbers, events, pending)
         return found
 
     def learn_held_many(self, X: ArrayLike, y: Labels, numbers: Sequence[int]) -> None:
-        """Learn from held events one by one: by what was said of them when they were predicted.
+        """Learn from held events one by one: by the forecasts of when they were predicted.
 
-        An event of which nothing is kept is learned as if it had been predicted just now.
+        An event of which there is none is learned as if it had been predicted just now.
         """
         events = self._inputs.check(X)
         labels = self.check_labels(y, len(events))
@@ -435,13 +441,13 @@ class MultiKernel(OneAtATime, Decider):
                 self.learn_many(events[some], labels[some])
 
     def held_predictions(self) -> tuple[NDArray[np.int64], Scores]:
-        """Return numbers (n,), the oldest first, and what is kept, (n, experts, outputs)."""
+        """Return numbers (n,), the oldest first, and forecasts (n, FORECAST_ROWS, OUTPUTS)."""
         return self._mixture.held.arrays()
 
-    def restore_held_predictions(self, numbers: NDArray[np.int64], said: Scores) -> None:
+    def restore_held_predictions(self, numbers: NDArray[np.int64], forecasts: Scores) -> None:
         """Go on with what `held_predictions` gave. Raises `StateError` if it does not fit."""
         shape = self._mixture.pool.arrays["FORECAST"].shape if self.columns is not None else (0, 0)
-        self._mixture.held.restore(numbers, said, shape)
+        self._mixture.held.restore(numbers, forecasts, shape)
 
     # State
 

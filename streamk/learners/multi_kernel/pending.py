@@ -24,9 +24,9 @@ class PendingPredictions:
     Examples
     --------
     >>> import numpy as np
-    >>> said = PendingPredictions(1000)
-    >>> said.keep(b"event", np.array([0.5]))
-    >>> said.take(b"event"), said.take(b"event")
+    >>> pending = PendingPredictions(1000)
+    >>> pending.keep(b"event", np.array([0.5]))
+    >>> pending.take(b"event"), pending.take(b"event")
     (array([0.5]), None)
     """
 
@@ -80,9 +80,9 @@ class HeldPredictions:
 
     Examples
     --------
-    >>> held, events, said = HeldPredictions(1000), np.zeros((1, 2)), PendingPredictions(1000)
-    >>> said.keep(events.tobytes(), np.array([0.5]))
-    >>> held.keep([7], events, said)
+    >>> held, events, pending = HeldPredictions(1000), np.zeros((1, 2)), PendingPredictions(1000)
+    >>> pending.keep(events.tobytes(), np.array([0.5]))
+    >>> held.keep([7], events, pending)
     >>> held.take([7], events).items()[0][1], len(held.take([7], events))
     (array([0.5]), 0)
     """
@@ -91,22 +91,22 @@ class HeldPredictions:
         self.kept = PendingPredictions(budget)
 
     def keep(
-        self, numbers: Sequence[int], events: NDArray[np.float64], asked: PendingPredictions
+        self, numbers: Sequence[int], events: NDArray[np.float64], pending: PendingPredictions
     ) -> None:
         """Keep copies of the pending predictions of events (n, d), under their numbers."""
-        found = dict(asked.items())
+        found = dict(pending.items())
         for number, event in zip(numbers, events, strict=True):
-            said = found.get(event.tobytes())
-            if said is not None:
-                self.kept.keep(_name(number), said.copy())
+            forecast = found.get(event.tobytes())
+            if forecast is not None:
+                self.kept.keep(_name(number), forecast.copy())
 
     def take(self, numbers: Sequence[int], events: NDArray[np.float64]) -> PendingPredictions:
         """Remove and return the predictions of events (n, d), no two of which are equal."""
         waiting = PendingPredictions(UNBOUNDED)
         for number, event in zip(numbers, events, strict=True):
-            said = self.kept.take(_name(number))
-            if said is not None:
-                waiting.keep(event.tobytes(), said)
+            forecast = self.kept.take(_name(number))
+            if forecast is not None:
+                waiting.keep(event.tobytes(), forecast)
         return waiting
 
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -115,19 +115,19 @@ class HeldPredictions:
         numbers = np.array([int.from_bytes(name, "little") for name, _ in kept], np.int64)
         if not kept:
             return numbers, np.zeros((0, 0, 0), np.float32)
-        return numbers, np.stack([said for _, said in kept])
+        return numbers, np.stack([forecast for _, forecast in kept])
 
     def restore(
-        self, numbers: NDArray[np.int64], said: NDArray[np.float32], shape: tuple[int, ...]
+        self, numbers: NDArray[np.int64], forecasts: NDArray[np.float32], shape: tuple[int, ...]
     ) -> None:
         """Take back what `arrays` gave; raise StateError unless it is finite and of this shape."""
-        if len(said) and (said.shape[1:] != shape or np.isinf(said).any()):
+        if len(forecasts) and (forecasts.shape[1:] != shape or np.isinf(forecasts).any()):
             raise StateError(
-                f"predictions of held events have the shape {said.shape[1:]}, not {shape}, or are"
-                " infinite; the checkpoint is damaged or was changed by hand"
+                f"predictions of held events have the shape {forecasts.shape[1:]}, not {shape}, or "
+                "are infinite; the checkpoint is damaged or was changed by hand"
             )
         self.kept.clear()
-        for number, one in zip(numbers.tolist(), said, strict=True):
+        for number, one in zip(numbers.tolist(), forecasts, strict=True):
             self.kept.keep(_name(number), one.copy())
 
 

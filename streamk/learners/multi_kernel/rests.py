@@ -13,11 +13,11 @@ from streamk.backends import LARGEST
 from streamk.declared import Declared, Domain, taken
 from streamk.errors import StateError
 
-MOST = 512
+MOST_EARLY = 512
 """Events that are learned anew when the scale changes among them."""
 
-STRETCH = 1_024
-"""Events between two reviews."""
+REST_REVIEW_EVERY = 1_024
+"""Events between two reviews of external experts."""
 _TRIAL = 3
 """Reviews that an expert is active for at least."""
 _RISES = 0.9
@@ -45,32 +45,32 @@ _KIND, _AGE, _REST, _WORTH, _PAID, _SINCE = range(6)
 and whole reviews since an alarm."""
 
 _EVENTS = Domain(-LARGEST, LARGEST, missing=True)
-_ARRAYS = ("events", "numbers")
+_ARRAYS = ("events", "targets")
 
 
 class EarlyEvents:
-    """Raw events (n, d) and their numbers (n,) in a pool's terms, kept up to the first 512."""
+    """Raw events (n, d) and their targets (n,), kept up to the first 512."""
 
     def __init__(self) -> None:
         self.are_kept = True
         self.events: NDArray[np.float64] = np.zeros((0, 0))
-        self.numbers: NDArray[np.float64] = np.zeros(0)
+        self.targets: NDArray[np.float64] = np.zeros(0)
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.targets)
 
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return self.events.nbytes + self.numbers.nbytes
+        return self.events.nbytes + self.targets.nbytes
 
-    def keep(self, events: NDArray[np.float64], numbers: NDArray[np.float64]) -> None:
+    def keep(self, events: NDArray[np.float64], targets: NDArray[np.float64]) -> None:
         """Keep events while they are among the first."""
         if self.are_kept:
-            room = MOST - len(self)
+            room = MOST_EARLY - len(self)
             self.events = np.vstack([self.events, events[:room]])
-            self.numbers = np.append(self.numbers, numbers[:room])
-            if len(self) == MOST:
+            self.targets = np.append(self.targets, targets[:room])
+            if len(self) == MOST_EARLY:
                 self.end()
 
     def add_columns(self, count: int) -> None:
@@ -79,11 +79,11 @@ class EarlyEvents:
 
     def shift_labels(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        self.numbers = self.numbers * factor + shift
+        self.targets = self.targets * factor + shift
 
     def clear(self) -> None:
         """Forget those so far."""
-        self.events, self.numbers = self.events[:0].copy(), self.numbers[:0].copy()
+        self.events, self.targets = self.events[:0].copy(), self.targets[:0].copy()
 
     def end(self) -> None:
         """Keep none, from now on."""
@@ -100,7 +100,7 @@ class EarlyEvents:
         self,
         arrays: Mapping[str, NDArray[Any]],
         columns: int,
-        numbers: Domain,
+        targets: Domain,
         owner: str,
         *,
         are_kept: bool,
@@ -108,13 +108,13 @@ class EarlyEvents:
         """Take events of so many columns with labels of a domain, or raise StateError."""
         declared = (
             Declared("events", "float64", ("early", "columns"), _EVENTS),
-            Declared("numbers", "float64", ("early",), numbers),
+            Declared("targets", "float64", ("early",), targets),
         )
         found, sizes = taken(declared, arrays, {"columns": columns}, owner)
-        if sizes["early"] >= (MOST if are_kept else 1):
-            raise StateError(f"arrays 'events' and 'numbers' of {owner} have too many events")
+        if sizes["early"] >= (MOST_EARLY if are_kept else 1):
+            raise StateError(f"arrays 'events' and 'targets' of {owner} have too many events")
         self.are_kept = are_kept
-        self.events, self.numbers = (found[name].copy() for name in _ARRAYS)
+        self.events, self.targets = (found[name].copy() for name in _ARRAYS)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Change:
     """
 
     place: int
-    step: str
+    action: str
     reviews: int = 0
 
 
@@ -147,7 +147,7 @@ class Rests:
     >>> rests = Rests([True, False])
     >>> found = [rests.review(np.array([-1.0, -1.0])) for _ in range(11)]
     >>> found[2], found[10]
-    ([Change(place=0, step='rest', reviews=0)], [Change(place=0, step='wake', reviews=0)])
+    ([Change(place=0, action='rest', reviews=0)], [Change(place=0, action='wake', reviews=0)])
     >>> rests.active
     [True, True]
     """

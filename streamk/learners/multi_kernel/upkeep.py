@@ -15,8 +15,8 @@ from streamk.backends.pool_arrays import FLAGGED_BANKS
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken, within
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 
-PERIOD = 32
-"""Events between two reviews."""
+REVIEW_EVERY = 32
+"""Events between two reviews of the pool."""
 ALARM = 6.0
 """Sum of the rises of the loss, in deviations, that is drift."""
 TRIAL = 64.0
@@ -47,14 +47,14 @@ class Upkeep:
         self.alarmed: deque[int] = deque(maxlen=_REMEMBERED)
         """After how many events the last of them were found; not part of the state."""
 
-    def plan(self, events: int) -> tuple[Any, ...]:
-        """Return what the compiled loops need to review the pool after so many events."""
-        return events % PERIOD, PERIOD, self._drift, self._trials, _limits()
+    def arguments(self, events: int) -> tuple[Any, ...]:
+        """Return those of `event.predict_then_learn` for reviews, after so many events."""
+        return events % REVIEW_EVERY, REVIEW_EVERY, self._drift, self._trials, _limits()
 
     def review(self, pool: ExpertPool, events: int) -> None:
-        """Look at the last `PERIOD` of so many events of a pool."""
+        """Look at the last `REVIEW_EVERY` of so many events of a pool."""
         found = loops.reviews.review(pool.table, self._drift, self._trials, _limits())
-        self.follow(pool, found, events)
+        self.act_on(found, pool, events)
 
     def join(self, other: Upkeep, share: float) -> None:
         """Take in a share of what another one has found of the same experts."""
@@ -62,8 +62,8 @@ class Upkeep:
         self._trials += share * (other._trials - self._trials)
         self.alarms = max(self.alarms, other.alarms)
 
-    def follow(self, pool: ExpertPool, found: int, events: int) -> None:
-        """Do what a review after so many events calls for."""
+    def act_on(self, found: int, pool: ExpertPool, events: int) -> None:
+        """Do what a review after so many events has found to be due."""
         reviews = loops.reviews
         if found == reviews.ALARM:
             self.alarms += 1
