@@ -134,10 +134,6 @@ class Without(MultiKernel):
         super().learn_one(x, y)
         self._silence()
 
-    def _take(self, pool: expert_pool.ExpertPool) -> None:
-        super()._take(pool)
-        self._silence()
-
     def _silence(self) -> None:
         arrays = self._mixture.pool.arrays
         if self._silent == CONSTANT:

@@ -17,7 +17,7 @@ from streamk.backends.threads import one_blas_thread
 from streamk.kernels import Matern
 from streamk.learners import MultiKernel
 from streamk.learners.renewal import REPLACEMENTS, begun
-from streamk.learners.rfm.solving import Beginning, MetricRecipe
+from streamk.learners.rfm.solving import MetricRecipe, TrainingEvents
 
 
 @pytest.fixture(autouse=True)
@@ -83,9 +83,9 @@ def searched(n: int, metric: str) -> dict[str, NDArray[np.generic]]:
     """Return what a search in the background makes of some events."""
     X, y = letters(n)
     targets = np.where(y[:, None] == np.arange(26), 1.0, -1.0)
-    beginning = Beginning(X, y.astype(float), targets, range(26), "classification", seed=0)
+    beginning = TrainingEvents(X, y.astype(float), targets, range(26), "classification", seed=0)
     recipe = MetricRecipe(Matern(nu=0.5, bandwidth=6.0), metric, 2, 8_192, 100)
-    return begun(REPLACEMENTS, lambda: beginning.solved(recipe)).result().state().arrays
+    return begun(REPLACEMENTS, lambda: beginning.fit(recipe)).result().state().arrays
 
 
 def same(a: dict[str, NDArray[np.generic]], b: dict[str, NDArray[np.generic]]) -> bool:

@@ -126,12 +126,12 @@ def test_ranks_do_not_depend_on_the_unit() -> None:
 # --- choices --------------------------------------------------------------------------------------
 
 
-def rounds(X: Any, Y: Any, n_folds: int = 1, turns: int = 1) -> tuple[Fold, Any]:
+def rounds(X: Any, Y: Any, n_folds: int = 1, rounds: int = 1) -> tuple[Fold, Any]:
     """A fold of all but the last fifth, and rounds of a kernel with a diagonal metric."""
     n = len(X)
     fold = Fold.of(X, Y, np.arange(n - n // 5), np.arange(n - n // 5, n), "standard", np.abs)
     family = Family("standard", Matern(nu=0.5, bandwidth=2.0), diagonal=True)
-    return fold, search.refine(family, [fold] * n_folds, turns)
+    return fold, search.refine(family, [fold] * n_folds, rounds)
 
 
 def test_rounds_find_the_columns_that_matter() -> None:
@@ -156,7 +156,7 @@ def test_regularizations_after_the_first_round(
 
     monkeypatch.setattr(search, "moved", noted)
     monkeypatch.setattr(search, "descended", lambda *_: 4)
-    _, found = rounds(*friedman(300, noise=1.0), n_folds, turns=2)
+    _, found = rounds(*friedman(300, noise=1.0), n_folds, rounds=2)
     assert asked == steps
     assert len(found) == 3
     assert found[0].ridge == search.RIDGES[4]

@@ -14,7 +14,7 @@ from streamk.learners import FeatureMachine, MultiKernel, from_state
 from streamk.learners.common import error_watch
 from streamk.learners.common.error_watch import WINDOW, ErrorWatch
 from streamk.learners.rfm import schedule as beginnings
-from streamk.learners.rfm.solving import Beginning
+from streamk.learners.rfm.solving import TrainingEvents
 
 SMALL: dict[str, Any] = {"buffer_size": 256, "reservoir_size": 256, "task": "regression"}
 
@@ -108,10 +108,10 @@ def test_a_change_is_followed() -> None:
     mine, theirs = (errors_of(one, X, y) for one in (model, other))
     assert np.array_equal(mine[:1_500], theirs[:1_500])
     assert mine[2_300:].mean() < 0.5 * theirs[2_300:].mean()
-    assert model._when.origin >= 1_350
+    assert model._schedule.origin >= 1_350
     assert model.column_shares.argmax() == 3
     kept, _ = model._kept()
-    assert len(kept) == 3_000 - model._when.origin
+    assert len(kept) == 3_000 - model._schedule.origin
 
 
 @pytest.mark.usefixtures("_short")
@@ -119,11 +119,11 @@ def test_cuts_and_states_change_no_bit_while_a_change_is_followed() -> None:
     X, y = changing(1_150, 700)
     whole = FeatureMachine(**SMALL)
     whole.learn_many(X, y)
-    assert whole._when.origin > 600
+    assert whole._schedule.origin > 600
     seen, one = set(), FeatureMachine(**SMALL)
     for n in range(1_150):
         one.learn_one(X[n], y[n])
-        when = one._when
+        when = one._schedule
         kind = (when.watch.rising > 0, when.changed > 0, when.is_anew, one.is_solving, when.origin)
         if kind not in seen:
             seen.add(kind)
@@ -144,17 +144,17 @@ def test_what_is_kept_stays_where_a_new_beginning_is_no_better(
     model, other = FeatureMachine(**SMALL), FeatureMachine(**SMALL)
     other.watches = False
     model.learn_many(X[:700], y[:700])
-    model._when.changed = 600  # a false alarm
+    model._schedule.changed = 600  # a false alarm
 
     def failing(*_: Any) -> Any:
         raise InvalidInput("no")
 
     with monkeypatch.context() as patch:
         if fails:
-            patch.setattr(Beginning, "solved", failing)
+            patch.setattr(TrainingEvents, "fit", failing)
         model.learn_many(X[700:], y[700:])
     other.learn_many(X, y)
-    assert (model._when.changed, model._when.origin) == (0, 0)
+    assert (model._schedule.changed, model._schedule.origin) == (0, 0)
     assert np.array_equal(model._kept()[0], other._kept()[0])
 
 

@@ -19,10 +19,10 @@ from streamk.learners import FeatureMachine, OnlineKernelRidge
 from streamk.learners.common.supervised import Asked
 from streamk.learners.rfm import metric_ridge, metric_tree, search, solving
 from streamk.learners.rfm.metric import Metric
-from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
+from streamk.learners.rfm.metric_ridge import MetricRidge, RidgeSettings
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.search import Family
-from streamk.learners.rfm.solving import Beginning, MetricRecipe
+from streamk.learners.rfm.solving import MetricRecipe, TrainingEvents
 from streamk.learners.rfm.splits import EventMap
 from streamk.scaling.fixed import ColumnScale
 from streamk.state import State
@@ -36,11 +36,11 @@ def stream(n: int, d: int = 6, *, seed: int = 0) -> tuple[NDArray[np.float64], l
     return X, np.where(X[:, 1] * X[:, 4] > 0, "same", "other").tolist()
 
 
-def begun(X: NDArray[np.float64], y: NDArray[np.float64]) -> Beginning:
-    return Beginning(X, y, y[:, None], (), "regression", seed=2)
+def begun(X: NDArray[np.float64], y: NDArray[np.float64]) -> TrainingEvents:
+    return TrainingEvents(X, y, y[:, None], (), "regression", seed=2)
 
 
-def snapshot(n: int) -> Beginning:
+def snapshot(n: int) -> TrainingEvents:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(n, 4))
     return begun(X, np.sin(2.0 * X[:, 0]) + 0.02 * X[:, 2] + 0.02 * rng.normal(size=n))
@@ -63,7 +63,7 @@ def small(monkeypatch: pytest.MonkeyPatch, **others: float) -> None:
 @pytest.mark.parametrize("metric", ["diagonal", "full"])
 def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
     now = snapshot(150)
-    made = now.solved(recipe(128, metric, most=128))
+    made = now.fit(recipe(128, metric, most=128))
     assert made.n_solved == 128
     P = made.map.metric.mapped(made.map.columns.scaled(now.X[-128:]))
     new = np.random.default_rng(5).normal(size=(7, 4))
@@ -81,7 +81,7 @@ def test_a_new_function_is_ridge_regression_in_its_metric(metric: str) -> None:
 def test_the_metric_is_the_gradients_outer_product() -> None:
     """One round of the paper's algorithm, from the identity, up to a factor."""
     now = snapshot(64)
-    made = now.solved(MetricRecipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
+    made = now.fit(MetricRecipe(Gaussian(bandwidth=1.5), "full", 1, 128, 2))
     k, found, y = naive.Kernel("gaussian", 1.5), [], now.y - now.y.mean()
     for points in (ColumnScale.of(now.X, scale).scaled(now.X) for scale in ("standard", "ranks")):
         K = np.array([[naive.kernel(k, p, q) for q in points] for p in points])
@@ -101,7 +101,7 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
     both = MetricRidge(narrow, task="regression", max_centers=64, columns=range(3))
 
     def begin(errors: list[float] | None) -> None:
-        both.begin(Solution(broad, 1.0, np.array([0.3]), errors), 64, Z, labels)
+        both.begin(RidgeSettings(broad, 1.0, np.array([0.3]), errors), 64, Z, labels)
 
     begin(None)
     assert both.chosen_regularization == np.inf, "until there are errors"
@@ -121,14 +121,14 @@ def test_the_second_part_learns_what_labels_differ_from_the_first() -> None:
 
 def test_the_first_part_takes_blocks_until_it_is_full() -> None:
     now = snapshot(150)
-    made = now.solved(recipe(256, most=128))
-    assert (made.n_solved, made.n_features) == (128, 128)
+    made = now.fit(recipe(256, most=128))
+    assert (made.n_solved, made.n_centers) == (128, 128)
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(300, 4)), rng.normal(size=300)
     made.learn(X[:100], y[:100])
-    assert (made.n_solved, made.n_features) == (192, 228)
+    assert (made.n_solved, made.n_centers) == (192, 228)
     made.learn(X[100:], y[100:])
-    assert (made.n_solved, made.n_features) == (256, 428)
+    assert (made.n_solved, made.n_centers) == (256, 428)
     assert not made.grows
     part = made._leaves[0]._base
     assert part is not None
@@ -149,7 +149,7 @@ def test_blocks_are_larger_where_the_first_part_is(
     monkeypatch.setattr(metric_ridge, "_LARGE", (192, 128))
     monkeypatch.setattr(metric_tree, "_FEW_LEAVES", few_leaves)
     now = snapshot(150)
-    made = now.solved(recipe(512, most=128))
+    made = now.fit(recipe(512, most=128))
     rng = np.random.default_rng(1)
     X, y, sizes = rng.normal(size=(600, 4)), rng.normal(size=600), []
     for n in range(600):
@@ -175,7 +175,7 @@ def test_more_events_that_do_not_pay_are_not_taken(monkeypatch: pytest.MonkeyPat
         (begun(X, X[:, 0]), 384),
         (begun(X, changed), 64),
     ):
-        made = now.solved(recipe(1_000))
+        made = now.fit(recipe(1_000))
         assert (made.n_solved, made.grows) == (n_solved, n_solved > 64)
 
 
@@ -197,7 +197,7 @@ def test_noise_does_not_end_growth(monkeypatch: pytest.MonkeyPatch) -> None:
             return turn._replace(error=errors[-1] / factor), *more
 
         monkeypatch.setattr(solving, "solved_in_leaves", better)
-        assert snapshot(400).solved(recipe(1_000)).grows is grows
+        assert snapshot(400).fit(recipe(1_000)).grows is grows
 
 
 @pytest.mark.parametrize("places", [[0], [1, 2], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]])
@@ -207,15 +207,15 @@ def test_families_whose_errors_are_no_numbers_come_last(
     small(monkeypatch)
     chosen = MetricRecipe(None, "auto", 1, 400, 2).families(4)
     bad = [chosen[place] for place in places]
-    before = search.turned
+    before = search.solved_round
 
     def overflowing(family: Family, folds: Any, *more: Any, **options: Any) -> Any:
         if family in bad:
             folds = [replace(one, labels=np.full_like(one.labels, np.nan)) for one in folds]
         return before(family, folds, *more, **options)
 
-    monkeypatch.setattr(search, "turned", overflowing)
-    made = snapshot(200).solved(MetricRecipe(None, "auto", 1, 400, 2))
+    monkeypatch.setattr(search, "solved_round", overflowing)
+    made = snapshot(200).fit(MetricRecipe(None, "auto", 1, 400, 2))
     assert made.family is not None
     assert len(bad) == len(chosen) or made.family not in bad
 
@@ -275,9 +275,9 @@ def test_the_schedule_counts_events() -> None:
 def test_functions_are_compared_by_as_many_events_as_they_are_made_of_allow(
     events: int, delay: int
 ) -> None:
-    assert FeatureMachine()._when.delay(events) == delay
-    assert FeatureMachine(swap_delay=1)._when.delay(events) == events // 8
-    assert FeatureMachine(swap_delay=10_000)._when.delay(events) == min(10_000, events // 4)
+    assert FeatureMachine()._schedule.delay(events) == delay
+    assert FeatureMachine(swap_delay=1)._schedule.delay(events) == events // 8
+    assert FeatureMachine(swap_delay=10_000)._schedule.delay(events) == min(10_000, events // 4)
 
 
 def test_finalists_are_of_different_kinds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,12 +19,12 @@ from streamk.learners.common.supervised import Asked
 from streamk.learners.rfm import metric_ridge, metric_tree, search
 from streamk.learners.rfm import ridge as solved_part
 from streamk.learners.rfm.metric import Metric
-from streamk.learners.rfm.metric_ridge import Solution
+from streamk.learners.rfm.metric_ridge import RidgeSettings
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.search import (
     Family,
     Fold,
-    Start,
+    SearchStart,
     best_in_leaves,
     cross_validated,
     refine,
@@ -62,7 +62,7 @@ def empty(*, capacity: int = 4_096, **options: Any) -> MetricTree:
 
 def tree(n: int, *, capacity: int = 4_096) -> MetricTree:
     made = empty(capacity=capacity)
-    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.array([0.5])), *events(n))
+    made.begin(RidgeSettings(Gaussian(bandwidth=2.0), 0.01, np.array([0.5])), *events(n))
     return made
 
 
@@ -96,7 +96,7 @@ def test_of_many_equal_points_a_leaf_takes_the_last_ones(n: int, solved: int) ->
     """Up to 320 + 512 at once, and of those that come later up to 320."""
     y = np.sin(np.arange(n + 400.0))
     X, made = np.ones((len(y), 3)), empty()
-    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X[:n], y[:n])
+    made.begin(RidgeSettings(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X[:n], y[:n])
     again = MetricTree.from_state(made.state())
     for one in (made, again):
         one.learn(X[n:], y[n:])
@@ -164,9 +164,9 @@ def test_it_grows_by_leaves_up_to_its_capacity() -> None:
     assert leaves[0] == 1 < 4 <= leaves[-1]
     assert not made.grows
     assert 1_024 <= solved[-1] <= 1_024 + 256
-    before = made.n_features
+    before = made.n_centers
     made.learn(*events(3_000, seed=2))
-    assert made.n_features <= before + 4_096
+    assert made.n_centers <= before + 4_096
     assert np.abs(made.decide(X)[:, 0] - y).mean() < 0.05
 
 
@@ -213,7 +213,9 @@ def test_what_is_asked_is_what_the_tree_knew() -> None:
 def test_columns_and_classes_reach_all_leaves() -> None:
     X, y = events(640)
     made = empty(task="classification", classes=["a", "b"])
-    made.begin(Solution(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X, (y > 0.0).astype(float))
+    made.begin(
+        RidgeSettings(Gaussian(bandwidth=2.0), 0.01, np.zeros(1)), X, (y > 0.0).astype(float)
+    )
     before = made.decide(X)[:, 0]
     made.extend(2)
     made.add_classes(["a", "b", "c"])
@@ -277,7 +279,7 @@ def test_rounds_in_one_leaf_are_the_rounds(monkeypatch: pytest.MonkeyPatch) -> N
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), False)
     fold = Fold.of(X, y[:, None], np.arange(150), np.arange(150, 200), "standard", np.abs)
     plain = refine(family, [fold], 1)
-    start = Start(family, fold, family.identity(X.shape[1]), 0.01)
+    start = SearchStart(family, fold, family.identity(X.shape[1]), 0.01)
     found = rounds_in_leaves(start, 1)
     for one, other in zip(found, plain, strict=True):
         assert one.metric.matrix == pytest.approx(other.metric.matrix, rel=1e-3, abs=1e-4)
@@ -294,8 +296,8 @@ def test_rounds_go_on_from_the_best_metric_and_follow_the_regularization(
     X, y = events(300)
     fold = Fold.of(X, y[:, None], np.arange(200), np.arange(200, 300), "standard", np.square)
     family, d = Family("standard", Matern(nu=0.5, bandwidth=1.5), True), X.shape[1]
-    good = Start(family, fold, family.identity(d), 100.0)
-    poor = Start(family, fold, Metric(np.full(d, 1e3)), 100.0)
+    good = SearchStart(family, fold, family.identity(d), 100.0)
+    poor = SearchStart(family, fold, Metric(np.full(d, 1e3)), 100.0)
     assert best_in_leaves([poor, good]) is good
     found = rounds_in_leaves(good, 3)
     assert found[0].metric is good.metric
@@ -318,7 +320,7 @@ def test_what_leaves_predict_does_not_depend_on_the_threads_of_blas() -> None:
     Y = np.stack([np.sin((k + 1) * X[:, 0]) for k in range(7)], axis=1)
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
     fold = Fold.of(X, Y, np.arange(921), np.arange(921, 1_151), "standard", np.square)
-    start = Start(family, fold, family.identity(3), 0.1)
+    start = SearchStart(family, fold, family.identity(3), 0.1)
     for threads in (1, 2):
         with ThreadpoolController().limit(limits=threads, user_api="blas"):
             found.append(solved_in_leaves(start, (0,))[0].margins)
@@ -340,7 +342,7 @@ def test_rounds_of_equal_events_take_no_more_than_a_leaf(monkeypatch: pytest.Mon
     family = Family("standard", Matern(nu=0.5, bandwidth=1.5), True)
     fold = Fold.of(X, X[:, :1], np.arange(600), np.arange(600, 650), "standard", np.square)
     monkeypatch.setattr(search, "LEAF", 128)
-    start = Start(family, fold, family.identity(3), 0.1)
+    start = SearchStart(family, fold, family.identity(3), 0.1)
     found = rounds_in_leaves(start, 1)
     assert max(solved) <= 128
     assert np.isfinite([one.error for one in found]).all()

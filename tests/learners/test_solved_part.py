@@ -19,7 +19,7 @@ from streamk.learners.common.supervised import Asked
 from streamk.learners.renewal import Background
 from streamk.learners.rfm import metric_ridge
 from streamk.learners.rfm import ridge as solved_part
-from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
+from streamk.learners.rfm.metric_ridge import MetricRidge, RidgeSettings
 from streamk.learners.rfm.ridge import (
     RidgeFactor,
     SingleRidge,
@@ -294,7 +294,7 @@ def leaf(task: str = "regression", capacity: int = 1_024) -> MetricRidge:
     classes = ("a", "b") if task == "classification" else ()
     made = MetricRidge(Matern(nu=0.5, bandwidth=0.1), task=task, columns=range(2), classes=classes)
     labels = y if not classes else (y > 0.0).astype(np.float64)
-    made.begin(Solution(Gaussian(), 0.1, np.array([0.25])), capacity, X, labels)
+    made.begin(RidgeSettings(Gaussian(), 0.1, np.array([0.25])), capacity, X, labels)
     return made
 
 

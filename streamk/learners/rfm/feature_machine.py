@@ -29,12 +29,12 @@ from streamk.learners.renewal import EventBuffer, Replacement
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.schedule import (
     MOST_COMPARED,
-    Beginnings,
     Budget,
+    RenewalSchedule,
     search_cost,
 )
 from streamk.learners.rfm.search import METRICS
-from streamk.learners.rfm.solving import Beginning, MetricRecipe
+from streamk.learners.rfm.solving import MetricRecipe, TrainingEvents
 from streamk.losses import loss as loss_by_name
 from streamk.options import Choice, Option, Real, Whole, documented
 from streamk.state import State
@@ -247,7 +247,7 @@ class FeatureMachine(Supervised):
         self._recipe = MetricRecipe(kernel, metric, rounds, room, max_classes)
         self._recipe.families(2)  # raises where kernel and metric do not fit
         self._columns: tuple[Column, ...] | None = None
-        self._when = Beginnings(first, every, swap_delay, room)
+        self._schedule = RenewalSchedule(first, every, swap_delay, room)
         self._budget = Budget(effort)
         self.rests = False
         """It keeps events, and learns nothing of them."""
@@ -292,8 +292,8 @@ class FeatureMachine(Supervised):
 
     @property
     def n_features(self) -> int:
-        """Centers in use."""
-        return self._function.n_features
+        """Centers: events that others are compared with."""
+        return self._function.n_centers
 
     @property
     def column_shares(self) -> Numbers:
@@ -308,7 +308,7 @@ class FeatureMachine(Supervised):
     @property
     def last_beginning(self) -> int:
         """Events after which the last new function was begun, 0 before the first."""
-        return self._when.began
+        return self._schedule.began
 
     @property
     def nbytes(self) -> int:
@@ -325,16 +325,16 @@ class FeatureMachine(Supervised):
         self._compare_if_due()
         at = 0
         while at < len(events):
-            stop = min(len(events), at + self._stop() - self.n_events)
+            stop = min(len(events), at + self._next_event_to_act() - self.n_events)
             self._learn_some(events[at:stop], numbers[at:stop], asked and asked.part(at, stop))
             if self.n_events % WINDOW == 0:
                 self._count()
             if self.watches and not self.rests:
                 known = self._function.family is not None
-                self._when.look(self.n_events, self._function.missed, is_known=known)
-            self._turn()
+                self._schedule.look(self.n_events, self._function.missed, is_known=known)
+            self._act_if_due()
             at = stop
-        self._until = self._stop()
+        self._until = self._next_event_to_act()
 
     _learn_labelled = learn_encoded
 
@@ -355,7 +355,7 @@ class FeatureMachine(Supervised):
             WINDOW,
             len(self._columns or ()),
             max(1, len(self.classes)),
-            centers=function.n_asked * active,
+            centers=function.n_centers_of_leaf * active,
             grows=function.grows and active,
         )
         if active and function.grows and not self._budget.pays(0):
@@ -369,18 +369,18 @@ class FeatureMachine(Supervised):
             # Copies: whose the events are may write over them before the background reads them.
             self._next.learn(events.copy(), numbers.copy())
 
-    def _stop(self) -> int:
+    def _next_event_to_act(self) -> int:
         """Return after which event something is to be done besides learning."""
-        then = self._when.due if self._next is None else self._next.at
-        stop = self._when.window_end(self.n_events)
+        then = self._schedule.due if self._next is None else self._next.at
+        stop = self._schedule.window_end(self.n_events)
         return min(stop, then) if then > self.n_events else stop
 
-    def _turn(self) -> None:
-        """Do what is to be done at this event."""
+    def _act_if_due(self) -> None:
+        """Compare a new function, or begin one, if that is due at this event."""
         self._compare_if_due()
         ready = self._next is None and self.columns and not self.rests
-        if ready and self._when.is_due(self.n_events) and self._budget.pays(self._cost):
-            changed = self._when.changed
+        if ready and self._schedule.is_due(self.n_events) and self._budget.pays(self._cost):
+            changed = self._schedule.changed
             of = self.last_events(self.n_events - changed) if changed else self._kept()
             self._begin(*of, anew=changed > 0)
 
@@ -399,7 +399,7 @@ class FeatureMachine(Supervised):
     def _cost(self) -> int:
         """Operations of a new function of the events that are kept."""
         d, outputs = len(self._columns or ()), max(1, len(self.classes))
-        families = 1 if self._when.is_settled else len(self._recipe.families(d))
+        families = 1 if self._schedule.is_family_fixed else len(self._recipe.families(d))
         return search_cost(self._n_kept, self._compared, d, outputs, families)
 
     def learn_again(self, events: Numbers, labels: Numbers) -> None:
@@ -407,7 +407,7 @@ class FeatureMachine(Supervised):
 
         A function is made once, with the event after them, and taken over with the next one.
         """
-        self._when.start, self._until = max(self.first, len(events) + 1), 0
+        self._schedule.start, self._until = max(self.first, len(events) + 1), 0
         self.learn_encoded(events, labels)
 
     def last_events(self, most: int) -> tuple[Numbers, Numbers]:
@@ -448,21 +448,24 @@ class FeatureMachine(Supervised):
         return X, y
 
     def _begin(self, X: Numbers, y: Numbers, *, anew: bool = False) -> None:
-        """Begin a metric of these events: anew, of those since errors rose."""
+        """Begin a function of these events in the background: anew, of those since errors rose.
+
+        The search for its metric is in `streamk.learners.rfm.solving.TrainingEvents.fit`.
+        """
         self._until = 0
         self._budget.spend(self._cost)
-        self._when.begin(self.n_events, anew=anew)
+        self._schedule.begin(self.n_events, anew=anew)
         self._function.missed = 0.0
         seed = int(np.random.SeedSequence([self.seed, self.n_events]).generate_state(1)[0])
         targets = self._function.targets(y)
-        now = Beginning(X, y, targets, self.classes, self._task, seed)
+        events = TrainingEvents(X, y, targets, self.classes, self._task, seed)
         known = self._function
         recipe = replace(self._recipe, errors=known.errors, known=known.solved_with)
         recipe = replace(recipe, compared=self._compared)
-        if self._when.is_settled:
-            recipe = replace(recipe, settled=True, most=_GROWTH * known.n_solved)
-        at = self.n_events + self._when.delay(len(y))
-        self._next = Replacement(at, lambda: now.solved(recipe))
+        if self._schedule.is_family_fixed:
+            recipe = replace(recipe, is_family_fixed=True, most=_GROWTH * known.n_solved)
+        at = self.n_events + self._schedule.delay(len(y))
+        self._next = Replacement(at, lambda: events.fit(recipe))
 
     def _compare_if_due(self) -> None:
         """Compare a new function at its event, or after it: after a merge, or an interrupt."""
@@ -475,27 +478,27 @@ class FeatureMachine(Supervised):
             self._function.forget_factors()
         self._wait(new)
         self._next, self._until = None, 0
-        changed = self._when.changed if self._when.is_anew else 0
+        changed = self._schedule.changed if self._schedule.is_anew else 0
         if changed:
-            self._when.changed = 0
+            self._schedule.changed = 0
         if new.failure is not None:
-            self._when.end(self.n_events, self._function.missed)
+            self._schedule.end(self.n_events, self._function.missed)
             return
         made = new.result()
         ratio = 1.0 if changed else _TOLERANCE if made.grows else _AS_LARGE
-        if self._when.is_late or made.missed <= ratio * self._function.missed:
+        if self._schedule.is_late or made.missed <= ratio * self._function.missed:
             self._function = made
             self.n_takeovers += 1
             if changed:
                 self._keep_since(changed)
         elif not made.grows and not changed:
             self._function.close()
-        self._when.end(self.n_events, self._function.missed)
+        self._schedule.end(self.n_events, self._function.missed)
 
     def _keep_since(self, event: int) -> None:
         """Keep the events since one alone, as if the stream had begun with it."""
         X, y = self.last_events(self.n_events - event)
-        self._when.origin = self.n_events - len(y)
+        self._schedule.origin = self.n_events - len(y)
         self._recent, self._sample = self._new_buffers()
         self._recent.add(X, y)
         self._sample.add(X, y)
@@ -553,7 +556,7 @@ class FeatureMachine(Supervised):
             "classes": list(self.classes),
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
-            **self._when.header(),
+            **self._schedule.header(),
             "spent": self._budget.spent,
             "rests": self.rests,
             "next": None,
@@ -567,7 +570,7 @@ class FeatureMachine(Supervised):
             self._wait(self._next)
             header["next"] = self._next.saved(parts)
         nested = State.nest(parts, header)
-        return State(nested.header, {**nested.arrays, **self._when.watch.arrays()})
+        return State(nested.header, {**nested.arrays, **self._schedule.watch.arrays()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -583,7 +586,7 @@ class FeatureMachine(Supervised):
             )
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
-        learner._when.restore(header, state.arrays, learner.n_events, _OWNER)
+        learner._schedule.restore(header, state.arrays, learner.n_events, _OWNER)
         learner._budget.spent = count(header, "spent", _OWNER)
         learner.rests = flag(header, "rests", _OWNER)
         if learner.is_too_wide and not learner.rests:
@@ -625,7 +628,7 @@ class FeatureMachine(Supervised):
         of the other, as many as its buffer has.
         """
         merge_by_events(self, other, common_events, _last_events_of)
-        self._turn()
+        self._act_if_due()
 
 
 def _last_events_of(other: FeatureMachine, events: int) -> tuple[Numbers, Numbers]:

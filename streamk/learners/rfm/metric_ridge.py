@@ -35,7 +35,7 @@ _LARGE = 1_024, 768
 """Events of a part from which on it takes long, if its factor is kept, and if not."""
 
 
-class Solution(NamedTuple):
+class RidgeSettings(NamedTuple):
     """Kernel, regularization and constant that a function of events is solved with."""
 
     kernel: Kernel
@@ -80,7 +80,7 @@ class MetricRidge(OnlineKernelRidge):
         """Outputs of all functions, the last of which is the first part as it is, for the last
         events that no block has yet."""
         self._known: tuple[tuple[Any, ...], ...] | None = None
-        """See `_noted`; None where it has changed since."""
+        """See `_loop_arguments`; None where it has changed since."""
         super().__init__(kernel, **options)
 
     def _make_room(self, X: Numbers, y: Numbers) -> None:
@@ -89,14 +89,14 @@ class MetricRidge(OnlineKernelRidge):
         self._takeover = _BLOCKS[self._block]
         """Event of the block after which the first part has the one before."""
 
-    def begin(self, solution: Solution, capacity: int, X: Numbers, y: Numbers) -> None:
+    def begin(self, settings: RidgeSettings, capacity: int, X: Numbers, y: Numbers) -> None:
         """Solve for a first part of some events, before others are learned.
 
         It may have so many events, and takes the points X (n, d), whole blocks of 64, with labels
         y (n,) as numbers.
         """
-        kernel, ridge, self._constant, errors = solution
-        sizes = {"n_columns": X.shape[1], "n_outputs": len(solution.constant)}
+        kernel, ridge, self._constant, errors = settings
+        sizes = {"n_columns": X.shape[1], "n_outputs": len(settings.constant)}
         self._base = SolvedPart(kernel, ridge, capacity, first=len(X), **sizes)
         if errors is None:
             errors = [1e-9 * place for place in range(len(self._ridges), 0, -1)]
@@ -138,7 +138,7 @@ class MetricRidge(OnlineKernelRidge):
         points, labels = self._centers.points.copy(), self._centers.labels.copy()
         self._next_base = Background(self._base.extending(points, labels, self._left_to_solve))
 
-    def _settle(self) -> None:
+    def _take_over_block(self) -> None:
         """Go on with the first part of all blocks that are complete."""
         if self._next_base is None:
             return
@@ -159,21 +159,21 @@ class MetricRidge(OnlineKernelRidge):
         return self._takeover if early else self._block
 
     def _turn(self) -> None:
-        self._settle_if_due()
+        self._take_over_if_due()
         super()._turn()
 
-    def _settle_if_due(self) -> None:
+    def _take_over_if_due(self) -> None:
         """Take over the block that was solved for, at its event or after an interrupt there."""
         if self._next_base is not None and self._n_pending >= self._takeover:
-            self._settle()
+            self._take_over_block()
 
     def _learn_labelled(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
-        self._settle_if_due()
+        self._take_over_if_due()
         super()._learn_labelled(events, numbers, asked)
 
     def close(self) -> None:
         """Have the first part take no further events."""
-        self._settle()
+        self._take_over_block()
         if self._base is not None:
             self._base.close()
 
@@ -191,12 +191,12 @@ class MetricRidge(OnlineKernelRidge):
     # What it is
 
     @property
-    def solution(self) -> Solution | None:
+    def settings(self) -> RidgeSettings | None:
         """The way in which the first part is solved for, if there is one."""
         base = self._base
         if base is None:
             return None
-        return Solution(base.kernel, base.ridge, self._constant, self._errors.tolist())
+        return RidgeSettings(base.kernel, base.ridge, self._constant, self._errors.tolist())
 
     @property
     def solved(self) -> tuple[Numbers, Numbers]:
@@ -204,7 +204,7 @@ class MetricRidge(OnlineKernelRidge):
 
         They are in the order they came.
         """
-        self._settle()
+        self._take_over_block()
         assert self._base is not None
         known = self._base.arrays()
         points = np.concatenate([known["points"], self._pending])
@@ -266,23 +266,23 @@ class MetricRidge(OnlineKernelRidge):
 
     def decide_checked(self, events: Numbers) -> Numbers:
         """Outputs as of `decision_many`, of finite events of the dtype."""
-        known = self._noted() if len(events) == 1 else ()
+        known = self._loop_arguments() if len(events) == 1 else ()
         if not known:
             return super().decide_checked(events)
-        given, said = self._ask_one(events, known[0])
+        given, outputs = self._ask_one(events, known[0])
         if len(self._recent) < KEPT:
             self._recent[events.tobytes()] = given
-        return said
+        return outputs
 
     def _ask_one(self, point: Numbers, known: tuple[Any, ...]) -> tuple[Numbers, Numbers]:
         """Return what the centers give for a point (1, d), of each function, and its outputs."""
         given = np.empty((1, self._pending_coefficients.shape[1]))
-        said = np.empty((1, len(self._constant)))
-        loops.centers.ask_one(*known, self._n_pending, point, given, said)
-        return given, said
+        outputs = np.empty((1, len(self._constant)))
+        loops.centers.ask_one(*known, self._n_pending, point, given, outputs)
+        return given, outputs
 
-    def _noted(self) -> tuple[tuple[Any, ...], ...]:
-        """Return what stays for a block as the loops of a single event take it: asked, learned.
+    def _loop_arguments(self) -> tuple[tuple[Any, ...], ...]:
+        """Return what stays for a block as the loops of a single event take it: to ask, to learn.
 
         It is () if that takes long, or is nothing.
         """
@@ -312,26 +312,22 @@ class MetricRidge(OnlineKernelRidge):
         Returns what it was predicted before, and the total of errors, as of `learning.missed`,
         whose arguments after the labels are known.
         """
-        self._settle_if_due()
-        noted = self._noted()
-        if not noted:
+        self._take_over_if_due()
+        arguments = self._loop_arguments()
+        if not arguments:
             return None
-        asked, learned = noted
+        to_ask, to_learn = arguments
         F = self._recent.pop(point.tobytes(), None)
         if F is None:
-            F, _ = self._ask_one(point, asked)
-        said = np.empty((1, len(self._constant)))
-        one = self._n_pending, point, y, F, said
-        missed = loops.centers.learn_one(*learned, *one, *known)
+            F, _ = self._ask_one(point, to_ask)
+        outputs = np.empty((1, len(self._constant)))
+        one = self._n_pending, point, y, F, outputs
+        missed = loops.centers.learn_one(*to_learn, *one, *known)
         self._said.append(F)
         self._n_pending += 1
         self.n_events += 1
         self._turn()
-        return said, missed
-
-    def targets(self, y: Numbers) -> Numbers:
-        """Return labels as they are learned, float64 (n, outputs)."""
-        return self._targets(y)
+        return outputs, missed
 
     def _learn(self, X: Numbers, y: Numbers) -> Numbers:
         F = super()._learn(X, y)
@@ -390,7 +386,7 @@ class MetricRidge(OnlineKernelRidge):
         self.add_columns(range(known, known + count))
 
     def _fit_centers(self, fitted: Callable[[Numbers], Numbers]) -> None:
-        self._settle()
+        self._take_over_block()
         super()._fit_centers(fitted)
         self._known = None
         self._said.clear()
@@ -402,7 +398,7 @@ class MetricRidge(OnlineKernelRidge):
 
     def state(self) -> State:
         """Everything needed to go on exactly from here: a JSON header and arrays."""
-        self._settle_if_due()
+        self._take_over_if_due()
         known, base = super().state(), self._base
         solving = self._next_base is not None
         header = {**known.header, "base": None, "block": self._block, "solving": solving}

@@ -8,18 +8,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import loops
+from streamk.backends import FARTHEST, loops
 from streamk.declared import NON_NEGATIVE, count, number
 from streamk.errors import StateError
 from streamk.kernels import Kernel
+from streamk.learners.centers import targets_of
 from streamk.learners.common.calibration import Calibration
 from streamk.learners.common.classes import MOST_CLASSES, Label
 from streamk.learners.common.supervised import Asked
 from streamk.learners.kernel_ridge import BLOCK
 from streamk.learners.rfm.metric import Metric
-from streamk.learners.rfm.metric_ridge import MetricRidge, Solution
+from streamk.learners.rfm.metric_ridge import MetricRidge, RidgeSettings
 from streamk.learners.rfm.search import Family
-from streamk.learners.rfm.splits import FURTHEST, EventMap, Splits, halves
+from streamk.learners.rfm.splits import EventMap, Splits, halves
 from streamk.state import State
 
 Numbers = NDArray[Any]
@@ -98,7 +99,7 @@ class MetricTree:
 
     # A solution of events
 
-    def begin(self, solution: Solution, X: Numbers, y: Numbers) -> None:
+    def begin(self, settings: RidgeSettings, X: Numbers, y: Numbers) -> None:
         """Solve for a function of 64 events X (n, d) or more, before others are learned.
 
         They are in the order they came, with labels y (n,) as numbers. Of events that cannot be
@@ -106,10 +107,15 @@ class MetricTree:
         leaf has room for.
         """
         size = SPLITS[len(X) >= _FEW_LEAVES * SPLITS[0] // 2]
-        self._plant(0, solution, self.map.points(X), y, (min(self.capacity, _CENTERS), size))
+        self._plant(0, settings, self.map.points(X), y, (min(self.capacity, _CENTERS), size))
 
     def _plant(
-        self, place: int, solution: Solution, points: Numbers, y: Numbers, room: tuple[int, int]
+        self,
+        place: int,
+        settings: RidgeSettings,
+        points: Numbers,
+        y: Numbers,
+        room: tuple[int, int],
     ) -> None:
         """Solve for points (n, d) in place of a leaf: in one, or in several if they are many.
 
@@ -120,7 +126,7 @@ class MetricTree:
         self._last = (b"", *self._last[1:])
         cut = halves(points) if len(points) >= size else None
         if cut is None:
-            self._leaves[place] = self._solved(solution, points, y, centers)
+            self._leaves[place] = self._solved(settings, points, y, centers)
             self._fit_leaves()  # at once: factors of many leaves are much memory
             return
         direction, threshold, right = cut
@@ -128,9 +134,11 @@ class MetricTree:
         self._leaves.append(self._leaves[place])
         for leaf, rows in ((place, ~right), (new, right)):
             half = max(_LEAST_CENTERS, centers // 2), size
-            self._plant(leaf, solution, points[rows], y[rows], half)
+            self._plant(leaf, settings, points[rows], y[rows], half)
 
-    def _solved(self, solution: Solution, points: Numbers, y: Numbers, centers: int) -> MetricRidge:
+    def _solved(
+        self, settings: RidgeSettings, points: Numbers, y: Numbers, centers: int
+    ) -> MetricRidge:
         """Return a leaf of points (n, d), of the last ones if there is no room for all.
 
         What is left of whole blocks is learned by and by.
@@ -139,7 +147,7 @@ class MetricTree:
         leaf = self._new_leaf(points.shape[1], self._leaves[0].classes, centers)
         points, y = points[-size:], y[-size:]
         whole = len(points) - len(points) % BLOCK
-        leaf.begin(solution, size, points[:whole], y[:whole])
+        leaf.begin(settings, size, points[:whole], y[:whole])
         leaf.learn_points(points[whole:], y[whole:])
         return leaf
 
@@ -153,11 +161,11 @@ class MetricTree:
         if halves(points) is None:
             leaf.close()
             return
-        solution: Any = leaf.solution
-        half = solution._replace(errors=[one / 2.0 for one in solution.errors])
+        settings: Any = leaf.settings
+        half = settings._replace(errors=[one / 2.0 for one in settings.errors])
         self._plant(place, half, points, labels, (leaf.max_centers, len(points)))
 
-    def _tend(self) -> None:
+    def _divide_large(self) -> None:
         """Divide leaves that are large; have none grow where all together are large enough."""
         if not self.grows:
             return
@@ -209,19 +217,19 @@ class MetricTree:
     @property
     def family(self) -> Family | None:
         """The family that the solution is of."""
-        solution = self._leaves[0].solution
-        if solution is None:
+        settings = self._leaves[0].settings
+        if settings is None:
             return None
         scale = "ranks" if self.map.columns.knots else "standard"
-        return Family(scale, solution.kernel, self.map.metric.is_diagonal)
+        return Family(scale, settings.kernel, self.map.metric.is_diagonal)
 
     @property
     def solved_with(self) -> tuple[Family, Metric, float] | None:
         """Family, metric and regularization of the solution."""
-        family, solution = self.family, self._leaves[0].solution
-        if family is None or solution is None:
+        family, settings = self.family, self._leaves[0].settings
+        if family is None or settings is None:
             return None
-        return family, self.map.metric, solution.ridge
+        return family, self.map.metric, settings.ridge
 
     @property
     def errors(self) -> list[float] | None:
@@ -229,8 +237,8 @@ class MetricTree:
 
         They are means over the leaves, since each leaf of a new function begins with them.
         """
-        solutions = [leaf.solution for leaf in self._leaves]
-        each = [solution.errors for solution in solutions if solution is not None]
+        every = [leaf.settings for leaf in self._leaves]
+        each = [settings.errors for settings in every if settings is not None]
         return np.mean(np.array(each, np.float64), axis=0).tolist() if each else None
 
     @property
@@ -239,9 +247,9 @@ class MetricTree:
         return sum(leaf.n_solved for leaf in self._leaves)
 
     @property
-    def n_asked(self) -> int:
+    def n_centers_of_leaf(self) -> int:
         """Centers that an event is predicted by, about."""
-        return self.n_features // len(self._leaves)
+        return self.n_centers // len(self._leaves)
 
     @property
     def grows(self) -> bool:
@@ -249,7 +257,7 @@ class MetricTree:
         return any(leaf.grows for leaf in self._leaves)
 
     @property
-    def n_features(self) -> int:
+    def n_centers(self) -> int:
         """Centers of all leaves."""
         return sum(leaf.n_features for leaf in self._leaves)
 
@@ -266,7 +274,7 @@ class MetricTree:
             F = self._learn_one(X, y)
             if asked is not None:
                 asked.add(F)
-            self._turn(1)
+            self._count_events(1)
             return
         points, others = self.map.points(X), None
         if asked is not None and asked.events is not None:
@@ -276,20 +284,20 @@ class MetricTree:
             period = _PERIODS[self.n_events >= _MANY_EVENTS]
             stop = min(len(points), at + period - self.n_events % period)
             some = None if others is None else others[at:stop]
-            F, said = self._learn_rows(points[at:stop], y[at:stop], some)
-            self._weigh(F, y[at:stop])
+            F, predicted = self._learn_rows(points[at:stop], y[at:stop], some)
+            self._add_errors(F, y[at:stop])
             if asked is not None:
-                asked.add(said)
-            self._turn(stop - at)
+                asked.add(predicted)
+            self._count_events(stop - at)
             at = stop
 
     def _learn_one(self, x: Numbers, y: Numbers) -> Numbers:
         """Learn an event (1, d) with label y (1,); return what it was predicted before."""
         leaf, point = self._placed(x)
-        one = leaf.learn_point(point, y, self._weighed_by)
+        one = leaf.learn_point(point, y, self._error_sums)
         if one is None:
             F = leaf.learn_points(point, y)
-            self._weigh(F, y)
+            self._add_errors(F, y)
         else:
             F, missed = one
             self.missed = min(missed, _LARGEST_SUM)
@@ -303,13 +311,13 @@ class MetricTree:
         _, leaf, point = self._last
         return self._leaves[leaf], point
 
-    def _turn(self, events: int) -> None:
-        """Do what is to be done after so many events, which do not cross a period."""
+    def _count_events(self, events: int) -> None:
+        """Count events, which do not cross a period; at its end look at leaves and calibration."""
         period = _PERIODS[self.n_events >= _MANY_EVENTS]
         self.n_events += events
         if self.n_events % period == 0:
             self._calibration.close(period)
-            self._tend()
+            self._divide_large()
 
     def _learn_rows(
         self, points: Numbers, y: Numbers, others: Numbers | None
@@ -324,7 +332,7 @@ class MetricTree:
             for leaf, rows in _grouped(leaves):
                 F[rows] = self._leaves[leaf].learn_points(points[rows], y[rows])
             return F, F
-        said, theirs = np.empty(F.shape), self._splits.leaves_of(others)
+        predicted, theirs = np.empty(F.shape), self._splits.leaves_of(others)
         at = 0
         for odd in (*np.flatnonzero(leaves != theirs), len(points)):  # asked in another leaf
             for leaf, some in _grouped(leaves[at:odd]):
@@ -332,23 +340,23 @@ class MetricTree:
                 found: list[Numbers] = []
                 asked = Asked(others[rows], found.append)
                 F[rows] = self._leaves[leaf].learn_points(points[rows], y[rows], asked)
-                said[rows] = np.concatenate(found)
+                predicted[rows] = np.concatenate(found)
             if odd < len(points):
                 one = slice(odd, odd + 1)
-                said[one] = self._leaves[theirs[odd]].decide_checked(others[one])
+                predicted[one] = self._leaves[theirs[odd]].decide_checked(others[one])
                 F[one] = self._leaves[leaves[odd]].learn_points(points[one], y[one])
             at = odd + 1
-        return F, said
+        return F, predicted
 
-    def _weigh(self, F: Numbers, y: Numbers) -> None:
+    def _add_errors(self, F: Numbers, y: Numbers) -> None:
         """Take in how well events were predicted."""
-        missed = loops.learning.missed(F, y, self.is_classifier, *self._weighed_by)
+        missed = loops.learning.missed(F, y, self.is_classifier, *self._error_sums)
         self.missed = min(missed, _LARGEST_SUM)
 
     @property
-    def _weighed_by(self) -> tuple[Any, ...]:
+    def _error_sums(self) -> tuple[Any, ...]:
         """Bounds and sums that `learning.missed` takes events in by."""
-        return FURTHEST, _LARGEST_SUM, self.missed, *self._calibration.sums
+        return FARTHEST, _LARGEST_SUM, self.missed, *self._calibration.sums
 
     def decide(self, X: Numbers) -> Numbers:
         """Return the outputs of events X (n, d), float64 (n, outputs)."""
@@ -370,7 +378,8 @@ class MetricTree:
 
     def targets(self, y: Numbers) -> Numbers:
         """Return labels as they are learned, float64 (n, outputs)."""
-        return self._leaves[0].targets(y)
+        leaf = self._leaves[0]
+        return targets_of(y, leaf.n_outputs if leaf.is_classifier else 0)
 
     # Columns and outputs
 

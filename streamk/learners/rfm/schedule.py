@@ -10,7 +10,7 @@ from streamk.errors import StateError
 from streamk.learners.common.error_watch import WINDOW, ErrorWatch
 
 _COUNTS = ("began", "start", "origin", "changed", "looked")
-"""Numbers of `Beginnings` that are part of a state."""
+"""Numbers of `RenewalSchedule` that are part of a state."""
 _FACTORS = ((512, 2), (4_096, 3), (2**62, 2))
 """Below so many events, the ratio of those of two beginnings, while there is room for the later."""
 _MOST_COMPARED, _LEAST_COMPARED = 4, 8
@@ -18,11 +18,11 @@ _MOST_COMPARED, _LEAST_COMPARED = 4, 8
 a fourth at most, and an eighth at least."""
 _ANEW = 1_536
 """Events since errors began to rise, of which a function is begun anew."""
-_SETTLED = 9_216
+_FIXED = 9_216
 """Events from which on the family of functions is that of the one in use."""
 
 
-class Beginnings:
+class RenewalSchedule:
     """Decides when new functions are begun, with the options of `streamk.learners.FeatureMachine`.
 
     There is room for so many events.
@@ -71,9 +71,9 @@ class Beginnings:
         return self._first < self.began == self.start
 
     @property
-    def is_settled(self) -> bool:
+    def is_family_fixed(self) -> bool:
         """True if the last one is of the family of the function in use."""
-        return not self.is_anew and self.began - self.origin >= _SETTLED
+        return not self.is_anew and self.began - self.origin >= _FIXED
 
     def delay(self, events: int) -> int:
         """Return how many events after it was begun a function of so many takes over."""
@@ -152,7 +152,7 @@ events of a leaf that is solved for, about."""
 
 
 class Budget:
-    """Operations for a machine: `effort` times an opening, and what a pool of experts takes.
+    """Operations of a feature machine: `effort` times an opening and what a pool of experts takes.
 
     Operations are counted, not timed: what is learned depends on the events alone. They are
     multiplications in single precision, of which a core does some thirty in a nanosecond. Without
@@ -181,7 +181,7 @@ class Budget:
         self.spent += cost
 
     def learn(self, events: int, columns: int, outputs: int, *, centers: int, grows: bool) -> None:
-        """Take in what a pool spends on events, and off what the machine does.
+        """Take in what a pool spends on events, and off what the feature machine does.
 
         It has so many centers for each, 0 if it rests, and solves for them if it grows.
         """

@@ -235,7 +235,7 @@ def sharpened(
     return normalized(family, agop(family, metric, metric.mapped(S), A, most), S)
 
 
-class Turn(NamedTuple):
+class SolvedRound(NamedTuple):
     """The functions of a round, by the regularization of least error of those that were tried."""
 
     place: int
@@ -247,24 +247,25 @@ class Turn(NamedTuple):
     """Of each fold's function."""
 
 
-Starts: TypeAlias = dict[tuple[str, Kernel], Turn]
+FirstRounds: TypeAlias = dict[tuple[str, Kernel], SolvedRound]
 """Round 0 by scale and kernel: it is the same with a diagonal metric and a full one."""
 
 
 def refine(
-    family: Family, folds: Sequence[Fold], rounds: int, starts: Starts | None = None
+    family: Family, folds: Sequence[Fold], rounds: int, first_rounds: FirstRounds | None = None
 ) -> list[MetricRound]:
     """Go through the rounds of one family, each with the metric of the first fold.
 
     Regularizations are searched from the middle on, and then from that of the round before, as long
     as errors fall: upwards alone from round 1 on, which takes a trial less, unless there are
-    several folds, of few events. Round 0 is added to `starts`, or taken from there.
+    several folds, of few events. Round 0 is added to `first_rounds`, or taken from there.
     """
-    starts, key, found = {} if starts is None else starts, (family.scale, family.kernel), []
+    key, found = (family.scale, family.kernel), list[MetricRound]()
+    first_rounds = {} if first_rounds is None else first_rounds
     metrics = [family.identity(fold.S.shape[1]) for fold in folds]
-    if key not in starts:
-        starts[key] = turned(family, folds, metrics, len(RIDGES) // 2)
-    turn = starts[key]
+    if key not in first_rounds:
+        first_rounds[key] = solved_round(family, folds, metrics, len(RIDGES) // 2)
+    turn = first_rounds[key]
     while True:
         found.append(MetricRound(metrics[0], RIDGES[turn.place], turn.error, turn.F))
         if len(found) > rounds:
@@ -273,17 +274,17 @@ def refine(
             sharpened(family, metric, fold.S, A, _GRADIENTS)
             for metric, fold, A in zip(metrics, folds, turn.coefficients, strict=True)
         ]
-        turn = turned(family, folds, metrics, turn.place, upwards=len(folds) == 1)
+        turn = solved_round(family, folds, metrics, turn.place, upwards=len(folds) == 1)
 
 
-def turned(
+def solved_round(
     family: Family,
     folds: Sequence[Fold],
     metrics: Sequence[Metric],
     place: int,
     *,
     upwards: bool = False,
-) -> Turn:
+) -> SolvedRound:
     """Return the functions of a family in a metric of each fold, from a place on the ladder on."""
     kernel, each = family.kernel, list[tuple[SingleRidge, Numbers]]()
     for fold, metric in zip(folds, metrics, strict=True):
@@ -293,11 +294,11 @@ def turned(
     labels, error = np.concatenate([fold.labels for fold in folds]), folds[0].error
 
     @cache
-    def tried(k: int) -> Turn:
+    def tried(k: int) -> SolvedRound:
         A = [equations.solve(RIDGES[k]) for equations, _ in each]
         own = zip(folds, each, A, strict=True)
         F = np.concatenate([_times(K, one) + fold.middle for fold, (_, K), one in own])
-        return Turn(k, _mean(error(F - labels)), F, A)
+        return SolvedRound(k, _mean(error(F - labels)), F, A)
 
     def missed(k: int) -> float:
         return tried(k).error
@@ -333,13 +334,13 @@ def cross_validated(
     >>> family.kernel.bandwidth, bool(found.metric.shares[0] > 0.9)
     (1.5, True)
     """
-    every, starts = np.arange(len(X)), Starts()
+    every, first_rounds = np.arange(len(X)), FirstRounds()
     parts = np.array_split(every, min(_PARTS, len(X)))
     folds = {
         scale: [Fold.of(X, Y, np.setdiff1d(every, part), part, scale, error) for part in parts]
         for scale in {family.scale for family in families}
     }
-    paths = [refine(family, folds[family.scale], rounds, starts) for family in families]
+    paths = [refine(family, folds[family.scale], rounds, first_rounds) for family in families]
     lowest = [one.handicap * least(path).error for one, path in zip(families, paths, strict=True)]
     best = int(np.argmin(lowest))
     family, path = families[best], paths[best]
@@ -357,7 +358,7 @@ def cross_validated(
 # A function for each part of space
 
 
-class Start(NamedTuple):
+class SearchStart(NamedTuple):
     """A beginning of rounds in leaves: a family, its events, a metric and a regularization."""
 
     family: Family
@@ -366,7 +367,7 @@ class Start(NamedTuple):
     ridge: float
 
 
-def best_in_leaves(starts: Sequence[Start]) -> Start:
+def best_in_leaves(starts: Sequence[SearchStart]) -> SearchStart:
     """Return the start of least error, with a function for each part of space."""
     if len(starts) == 1:
         return starts[0]
@@ -374,7 +375,7 @@ def best_in_leaves(starts: Sequence[Start]) -> Start:
     return starts[int(np.argmin(errors))]
 
 
-def rounds_in_leaves(start: Start, rounds: int) -> list[MetricRound]:
+def rounds_in_leaves(start: SearchStart, rounds: int) -> list[MetricRound]:
     """Go through rounds from a metric on, with a function for each part of space.
 
     The metric of a round is the average gradient outer product of all leaves' functions, at some
@@ -390,14 +391,14 @@ def rounds_in_leaves(start: Start, rounds: int) -> list[MetricRound]:
             own = agop(family, turn.metric, P, A, _IN_A_LEAF)
             M += len(P) * (own.diagonal if family.diagonal else own.matrix)
         metric = normalized(family, Metric.of(M / len(fold.S)), fold.S)
-        start, steps = Start(family, fold, metric, turn.ridge), (0, step) if step else (0,)
+        start, steps = SearchStart(family, fold, metric, turn.ridge), (0, step) if step else (0,)
         turn, solved, step = solved_in_leaves(start, steps)
         found.append(turn)
     return found
 
 
 def solved_in_leaves(
-    start: Start, steps: Sequence[int]
+    start: SearchStart, steps: Sequence[int]
 ) -> tuple[MetricRound, list[tuple[Numbers, Numbers]], int]:
     """Solve for functions in leaves, by regularizations that are so many steps up the ladder.
 

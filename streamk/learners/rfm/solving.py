@@ -16,16 +16,16 @@ from streamk.learners.common.calibration import inverse_temperature
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
 from streamk.learners.rfm.metric import Metric
-from streamk.learners.rfm.metric_ridge import Solution
+from streamk.learners.rfm.metric_ridge import RidgeSettings
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.schedule import FEW_EVENTS, MOST_COMPARED
 from streamk.learners.rfm.search import (
     Error,
     Family,
+    FirstRounds,
     Fold,
     MetricRound,
-    Start,
-    Starts,
+    SearchStart,
     best_in_leaves,
     cross_validated,
     families,
@@ -74,14 +74,14 @@ class MetricRecipe:
     max_classes: int
     known: tuple[Family, Metric, float] | None = None
     """Family, metric and regularization of the function before."""
-    settled: bool = False
+    is_family_fixed: bool = False
     """No other families are compared with that one."""
     most: int = 2**62
     """Events that are solved for at once, and more only as they come."""
     compared: int = MOST_COMPARED
     """Events by which metrics are compared, at most."""
     errors: Sequence[float] | None = None
-    """Of the function before, see `Solution`."""
+    """Of the function before, see `RidgeSettings`."""
 
     def families(self, d: int) -> list[Family]:
         """Return the families of functions that are compared, of d columns.
@@ -91,14 +91,14 @@ class MetricRecipe:
         InvalidInput
             If kernel and metric do not fit each other.
         """
-        if self.settled and self.known is not None:
+        if self.is_family_fixed and self.known is not None:
             return [self.known[0]]
         return families(self.kernel, self.metric, d)
 
 
 @dataclass(frozen=True)
-class Beginning:
-    """The data of a function, as they were when it was begun: events (n, d) with their labels."""
+class TrainingEvents:
+    """The events (n, d) that a new function is made of, with their labels."""
 
     X: Numbers
     y: Numbers
@@ -110,8 +110,8 @@ class Beginning:
     task: str
     seed: int
 
-    def solved(self, recipe: MetricRecipe) -> MetricTree:
-        """Return the function in the metric of the best family and round.
+    def fit(self, recipe: MetricRecipe) -> MetricTree:
+        """Search for family, metric and regularization, and return the function solved with them.
 
         The last fifth of the events is held back while these and the regularization are chosen by
         those before; of up to 128 events they are chosen by cross-validation. Then the coefficients
@@ -130,9 +130,9 @@ class Beginning:
                 if len(rest):
                     family, kept, pays = self._searched(recipe, rest, held, d)
                 else:
-                    turns, pays = min(recipe.rounds, _EXPLORED), True
+                    rounds, pays = min(recipe.rounds, _EXPLORED), True
                     family, kept = cross_validated(
-                        recipe.families(d), self.X, self.targets, turns, self._error
+                        recipe.families(d), self.X, self.targets, rounds, self._error
                     )
                 give_back()  # before what is solved for takes as much
                 return self._function(recipe, family, kept, held, pays)
@@ -166,7 +166,7 @@ class Beginning:
         some = rest[: recipe.compared]
         folds = self._folds([one for one, *_ in each], some[: max(_SMALL, len(some) // 2)], held)
         best = best_in_leaves(
-            [Start(one, folds[one.scale], metric, ridge) for one, metric, ridge in each]
+            [SearchStart(one, folds[one.scale], metric, ridge) for one, metric, ridge in each]
         )
         family = best.family
         best = best._replace(fold=self._folds([family], some, held)[family.scale])
@@ -181,7 +181,7 @@ class Beginning:
         kept = least(found)
         if pays and len(rest) >= 2 * _SMALL:
             last = self._folds([family], rest[:_SMALL], held)[family.scale]
-            start = Start(family, last, kept.metric, kept.ridge)
+            start = SearchStart(family, last, kept.metric, kept.ridge)
             recent, *_ = solved_in_leaves(start, (0,))
             pays = kept.error < _MISLEADS * recent.error
         return family, kept, pays
@@ -198,10 +198,10 @@ class Beginning:
 
         There are three at most, and those alone that are about as good as the first.
         """
-        starts, each = Starts(), list[tuple[float, int, MetricRound]]()
-        folds, turns = self._folds(families, rows, held), min(rounds, _EXPLORED)
+        first_rounds, each = FirstRounds(), list[tuple[float, int, MetricRound]]()
+        folds, rounds = self._folds(families, rows, held), min(rounds, _EXPLORED)
         for place, one in enumerate(families):
-            found = least(refine(one, [folds[one.scale]], turns, starts))
+            found = least(refine(one, [folds[one.scale]], rounds, first_rounds))
             each.append((one.handicap * found.error, place, found))
         each.sort(key=lambda one: one[:2])
         kinds: dict[tuple[type[Kernel], bool], tuple[Family, MetricRound]] = {}
@@ -233,8 +233,8 @@ class Beginning:
             max_classes=recipe.max_classes,
         )
         function.map = EventMap(ColumnScale.of(self.X, family.scale), kept.metric)
-        solution = Solution(family.kernel, kept.ridge, constant, recipe.errors)
-        function.begin(solution, self.X[some], self.y[some])
+        settings = RidgeSettings(family.kernel, kept.ridge, constant, recipe.errors)
+        function.begin(settings, self.X[some], self.y[some])
         if not pays:
             function.close()
         if len(self.classes) > 1:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from streamk.backends import ColumnMap, loops
+from streamk.backends import FARTHEST, LARGEST, ColumnMap, loops
 from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
 from streamk.errors import StateError
 from streamk.kernels import Linear
@@ -19,13 +19,9 @@ from streamk.scaling.fixed import ColumnScale
 
 Numbers = NDArray[Any]
 
-FURTHEST = 1e18
-"""Bound of numbers, a point's among them, whose squares are numbers of single precision, too."""
 _WITHIN = Domain(-1e308, 1e308)
 DOT = Linear()
 """Its products are the same bits in whatever batch a row comes, unlike those of BLAS."""
-_LARGEST = 1e150
-"""Bound of scaled numbers: with a metric of 0 in a column, infinity would be no number at all."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +42,12 @@ class EventMap:
             raise ValueError(f"{X.shape[1]} columns for a map of {len(self.columns.means)}")
         root = self.metric.root
         P, points = np.array(X, np.float64, order="C"), np.empty(X.shape, np.float32)
-        loops.scaling.scale(P, self._column_map, _LARGEST)
+        # Bounded: with a metric of 0 in a column, infinity would be no number at all.
+        loops.scaling.scale(P, self._column_map, LARGEST)
         if self.metric.is_diagonal:
-            loops.scaling.bound(P, root, FURTHEST, points)
+            loops.scaling.bound(P, root, FARTHEST, points)
         else:
-            loops.scaling.bound(DOT.pairwise(P, root), self._ones, FURTHEST, points)
+            loops.scaling.bound(DOT.pairwise(P, root), self._ones, FARTHEST, points)
         return points
 
     def place(self, x: Numbers, splits: Splits) -> tuple[int, Numbers]:
@@ -65,7 +62,7 @@ class EventMap:
     def _known(self) -> tuple[Any, ...]:
         """The map as the loop of a single event takes it; the root as rows, one of a diagonal."""
         root = np.ascontiguousarray(np.atleast_2d(self.metric.root))
-        return *self._column_map, _LARGEST, root, FURTHEST
+        return *self._column_map, LARGEST, root, FARTHEST
 
     @cached_property
     def _column_map(self) -> ColumnMap:
