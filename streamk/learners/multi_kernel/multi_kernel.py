@@ -69,10 +69,10 @@ class MultiKernel(OneAtATime, Decider):
     as they may be, products of experts, and a product of these; a fixed share with rate a = 0.001
     mixes them.
 
-    Kinds of experts without which the mixture would be as good are made inactive, and are tried
-    again now and then; so the time of an event depends on the stream. Where the losses rise (a
-    Page-Hinkley test), experts of one step rule of each kind begin anew, the others and the mixing
-    take long steps again, and all are active.
+    Kinds of experts without which the mixture would be as good, but for linear models and the
+    constant kernel, are made inactive, and are tried again now and then; so the time of an event
+    depends on the stream. Where the losses rise (a Page-Hinkley test), experts of one step rule of
+    each kind begin anew, the others and the mixing take long steps again, and all are active.
 
     Over T events whose labels come at once the sum of the losses is at most that of any sequence of
     M experts or mixers with k changes among them, plus four times ``(k + 1) ln M - k ln a - (T - 1
