@@ -56,7 +56,7 @@ def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
     seen = pool.empty_forecasts(1)
     padded = np.zeros((1, pool.capacity))
     padded[0, : len(x)] = x
-    with pool.room() as table:
+    with pool.workspace() as table:
         loops.forecast(table, padded, seen, np.empty((1, pool.outputs)))
     return seen[0, : pool.experts]
 
@@ -64,7 +64,7 @@ def opinions_of(model: MultiKernel, x: NDArray[Any]) -> NDArray[Any]:
 def losses_of(model: MultiKernel, said: NDArray[Any], label: Any) -> NDArray[Any]:
     """What is lost by opinions on an event, numbers in their own unit, by the default loss."""
     if not model.is_classifier:
-        errors = np.abs(said[:, 0] - label) * model._targets.labels.inverse
+        errors = np.abs(said[:, 0] - label) * model._targets.label_scale.inverse
         return 2.0 * np.minimum(errors, 8.0)
     number = model.classes.index(label)
     if len(model.classes) == 2:

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from streamk.declared import Declared, Domain
 
-Sizes: TypeAlias = Mapping[str, int]
+PoolSizes: TypeAlias = Mapping[str, int]
 """By the names in `streamk.backends.pool_arrays.SIZES`."""
 
 ADAGRAD, NORMALIZED, BETTING = 0, 1, 2
@@ -83,20 +83,20 @@ class Bank:
     name : str
     experts : callable
         How many there are, of the sizes of a pool.
-    learned, following, room, workspace : tuple of Declared
+    learned, following, forecasting, learning : tuple of Declared
         Arrays that learning changes and a state holds; that follow from columns, seed, scale and
-        options; that a forecast writes; and that learning writes.
+        options; that forecasting writes; and that learning writes.
     rules : tuple of (float, float)
         Of experts side by side, if they descend gradients: step rule and rate; of random binning
         the rate of its cells, and of its tables' weights.
     """
 
     name: str
-    experts: Callable[[Sizes], int]
+    experts: Callable[[PoolSizes], int]
     learned: tuple[Learned, ...] = ()
     following: tuple[Declared, ...] = ()
-    room: tuple[Declared, ...] = ()
-    workspace: tuple[Declared, ...] = ()
+    forecasting: tuple[Declared, ...] = ()
+    learning: tuple[Declared, ...] = ()
     rules: tuple[tuple[float, float], ...] = ()
 
 
@@ -138,7 +138,7 @@ GAUSSIAN = Bank(
         Declared("gaussian_rates", "float64", ("GAUSSIAN_RULES",)),
         Declared("gaussian_kinds", "int64", ("GAUSSIAN_RULES",)),
     ),
-    room=(
+    forecasting=(
         Declared("gaussian_u", "float32", ("GAUSSIAN_FEATURES",)),
         Declared("gaussian_phi", "float32", ("GAUSSIAN_BANDWIDTHS", "GAUSSIAN_FEATURES")),
     ),
@@ -175,14 +175,14 @@ BINNING = Bank(
         Declared("binning_rates", "float32", _BINNING),  # 0 for a rule that is not used
         Declared("binning_weight_rates", "float32", _BINNING),
     ),
-    room=(
+    forecasting=(
         Declared("binning_places", "int32", ("BINNING_TABLES",)),  # of the event's cells
         # Coefficients of the event's cells, if there is one output; a group's outputs, or slopes,
         # laid out as a cell is.
         Declared("binning_gathered", "float32", _BINNING),
         Declared("binning_by_group", "float32", ("BINNING_GROUPS", "BINNING_USED_LINE")),
     ),
-    workspace=(
+    learning=(
         Declared("binning_slopes", "float32", _BINNING),
         Declared("binning_squares", "float32", _BINNING),
         Declared("binning_steps", "float32", _BINNING),
@@ -199,7 +199,7 @@ WINDOW = Bank(
         Learned("window_z", "float32", ("COLUMNS", "WINDOW_EVENTS"), Domain(-1e4, 1e4)),
         Learned("window_y", "float32", ("WINDOW_EVENTS",), WIDE, unit="value"),
     ),
-    room=(
+    forecasting=(
         Declared("window_distances", "float32", ("WINDOW_EVENTS",)),
         Declared("window_weights", "float32", (2, "WINDOW_EVENTS")),
         # Of weights and of weights times labels, or by class.
@@ -222,7 +222,7 @@ NEWTON = Bank(
             split=UNSIGNED,
         ),
     ),
-    workspace=(Declared("newton_step", "float32", ("NEWTON_FEATURES",)),),
+    learning=(Declared("newton_step", "float32", ("NEWTON_FEATURES",)),),
 )
 """Recursive least squares with forgetting, where columns are few."""
 
@@ -240,6 +240,6 @@ BANKS = (LINEAR, GAUSSIAN, BINNING, WINDOW, NEWTON, CONSTANT)
 are needed."""
 
 
-def banks_of(sizes: Sizes) -> list[int]:
+def banks_of(sizes: PoolSizes) -> list[int]:
     """Return the number of each expert's bank, of a pool of such sizes."""
     return [place for place, bank in enumerate(BANKS) for _ in range(bank.experts(sizes))]

@@ -129,10 +129,10 @@ FOLLOWING = (
 )
 """Arrays that follow from the columns, the seed, the scale and the options."""
 
-ROOM = (
+FORECASTING = (
     Declared("z", "float32", (("COLUMNS", 1),)),  # the last one is 1
     Declared("r", "float32", ("COLUMNS",)),
-    *(each for bank in BANKS for each in bank.room),
+    *(each for bank in BANKS for each in bank.forecasting),
     Declared("expert_outputs", "float32", _BY_EXPERT),
     # Predictions without bounds, until the label is known; then slopes of the losses in outputs.
     Declared("expert_slopes", "float32", _BY_EXPERT),
@@ -153,29 +153,29 @@ ROOM = (
     Declared("expert_workspace", "float64", ("EXPERTS",)),
     Declared("out", "float64", ("OUTPUTS",)),
 )
-"""Arrays that a forecast writes."""
+"""Arrays that forecasting writes."""
 
-OWN_ROOM = (
+OWN_FORECASTING = (
     Declared("own_mixed", "float64", ("MIXERS", "OUTPUTS")),
     Declared("own_mixer_scores", "float32", (("MIXERS", -1), "OUTPUTS")),
     Declared("own_out", "float64", ("OUTPUTS",)),
     Declared("full_out", "float64", ("OUTPUTS",)),  # of all experts; OUT is the better one
 )
-"""Arrays of pools with external experts: what a forecast writes of the others' mixture."""
+"""Arrays of pools with external experts: what forecasting writes of the others' mixture."""
 
-LEARNERS_ROOM = (
-    *(each for bank in BANKS for each in bank.workspace),
+LEARNING = (
+    *(each for bank in BANKS for each in bank.learning),
     Declared("product_gradient", "float64", ("EXPERTS",)),  # of a loss in the weights
     Declared("likelihoods", "float64", ("EXPERTS",)),  # exp(-loss / 4) of the experts
     Declared("mixer_likelihoods", "float64", ("MIXERS",)),  # exp(-loss / 4) of the mixers
 )
-"""Workspace of learning."""
+"""Arrays that learning writes."""
 
 _OF_QUANTILES = (TRACKED, PINBALL)
-_OF_EXTERNAL = (*OWN_MIXING, *OWN_ROOM)
+_OF_EXTERNAL = (*OWN_MIXING, *OWN_FORECASTING)
 ARRAYS = (
     *(*LEARNED, *_OF_QUANTILES, *OWN_MIXING, *FOLLOWING),
-    *(*ROOM, *OWN_ROOM, *LEARNERS_ROOM),
+    *(*FORECASTING, *OWN_FORECASTING, *LEARNING),
 )
 
 

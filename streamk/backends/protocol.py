@@ -204,7 +204,13 @@ class Single(Protocol):
 
 
 class Backend(Protocol):
-    """The functions of a backend."""
+    """The functions of a backend.
+
+    A step predicts ``F = factor A phi``, with the features phi of n rows, takes slopes ``G = weight
+    l'(F, y)``, and descends on the m features of its block, ``A -= rate G' phi``. Where the
+    coefficients are s A, and the amplitude of features is a, factor is s a, weight is a / n, and
+    rate the step size over m s.
+    """
 
     xp: Any
     """The module whose functions make arrays on the device: `numpy` or `cupy`."""
@@ -332,7 +338,10 @@ class Backend(Protocol):
         F: Array,
         threads: int = 1,
     ) -> bool:
-        """Predict into F and descend on the block; False and no descent if one overflowed."""
+        """Predict into F and descend on the block; False and no descent if one overflowed.
+
+        The block is its first chunk, and start and stop of its features, counted from there.
+        """
 
     def single(
         self,

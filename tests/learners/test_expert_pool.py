@@ -205,7 +205,7 @@ def test_linear_experts_are_converted_exactly(kind: str) -> None:
         scale = model._inputs.scale
         Z[name] = np.c_[((X - scale.center) * scale.inverse), np.ones(len(X))]
     guest, host = (
-        InScale(model._mixture.pool, model._inputs.scale, model._targets.labels)
+        InScale(model._mixture.pool, model._inputs.scale, model._targets.label_scale)
         for model in (far, near)
     )
     before = {key: guest.pool.arrays[key].copy() for key in ("LINEAR_A", "NEWTON_A", "NEWTON_P")}

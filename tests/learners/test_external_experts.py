@@ -56,7 +56,7 @@ def test_a_guest_learns_as_it_would_by_itself(kind: str) -> None:
     model = make(kind, external_experts=[nystrom(kind)], classes=names)
     model.learn_many(X[:256], y[:256])  # from here on the scale stays up to event 512
     alone = OnlineNystrom.from_state(model._mixture.external._learners[0].state())
-    scale, labels = model._mixture.external._scale, model._targets.labels
+    scale, labels = model._mixture.external._scale, model._targets.label_scale
     for x, label in zip(X[256:], y[256:], strict=True):
         z = np.clip((x - scale.center) * scale.inverse, -8.0, 8.0)
         z = np.nan_to_num(z, nan=0.0) * np.sqrt(2.0) / scale.distance

@@ -138,7 +138,7 @@ def test_errors_follow_the_unit_of_the_labels() -> None:
     model = learned("numbers", 200)
     X, _ = stream("numbers", 5, seed=3)
     before, unit = np.diff(model.predict_interval_many(X)), model._targets.unit
-    model._targets.labels.inverse *= 2.0
+    model._targets.label_scale.inverse *= 2.0
     model._mixture.shift_labels(*unit_change(unit, model._targets.unit))
     after = np.diff(model.predict_interval_many(X))
     np.testing.assert_allclose(after, before, rtol=0.2)

@@ -174,8 +174,12 @@ def after_gradient(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: 
     """The weights of the product of experts that moves along gradients; NaN counts as 0."""
     L = np.nan_to_num(L)
     if not model.is_classifier:
-        L = (L - model._targets.labels.center) * model._targets.labels.inverse * (L != 0.0)
-        y = (label - model._targets.labels.center[0]) * model._targets.labels.inverse[0]
+        L = (
+            (L - model._targets.label_scale.center)
+            * model._targets.label_scale.inverse
+            * (L != 0.0)
+        )
+        y = (label - model._targets.label_scale.center[0]) * model._targets.label_scale.inverse[0]
         slope = np.clip(w @ L[:, 0] - y, -3.0, 3.0) * L[:, 0]
         return w - GRADIENT_RATE * slope / (1e-3 + L[:, 0] @ L[:, 0])
     return w - GRADIENT_RATE * slopes_of(model, w, L, label)
@@ -184,7 +188,7 @@ def after_gradient(model: MultiKernel, w: NDArray[Any], L: NDArray[Any], label: 
 def as_sure(kind: str, model: MultiKernel, said: NDArray[Any], factors: NDArray[Any]) -> Any:
     """Opinions times factors, of classes as logarithms of probabilities."""
     if kind == "numbers":
-        center = model._targets.labels.center
+        center = model._targets.label_scale.center
         return (said - center) * factors[:, None] + center
     if kind == "two":
         return said * factors[:, None]
@@ -207,7 +211,7 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str) -> None:
         ]  # and the constant one
         said = opinions_of(model, X[i]).astype(float)
         if kind == "numbers":
-            said = said / model._targets.labels.inverse + model._targets.labels.center
+            said = said / model._targets.label_scale.inverse + model._targets.label_scale.center
         model.decision_one(X[i])
         waiting.append((i, said, flags))
         if len(waiting) <= 40:

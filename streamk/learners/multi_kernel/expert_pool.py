@@ -80,7 +80,9 @@ def side_by_side(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     return found
 
 
-_ROOM = tuple(each.name.upper() for each in (*pool_arrays.ROOM, *pool_arrays.OWN_ROOM))
+_FORECASTING = tuple(
+    each.name.upper() for each in (*pool_arrays.FORECASTING, *pool_arrays.OWN_FORECASTING)
+)
 
 SPACED = {
     each.name.upper(): each.shape.index("OUTPUT_ROOM")
@@ -119,7 +121,7 @@ def sizes_of(
     columns: int,
     capacity: int,
     output_room: int,
-    external_experts: Sequence[str],
+    external_names: Sequence[str],
     loss: Loss | None,
     most_cells: int,
 ) -> dict[str, int]:
@@ -148,10 +150,10 @@ def sizes_of(
         "MIXERS_PRODUCT": products,
         "MIXERS": len(ALPHAS) + products + 1,
         "LOSS": DEFAULT if loss is None else LOSS_KINDS[loss.name],
-        "EXTERNAL": len(external_experts),
+        "EXTERNAL": len(external_names),
         "OUTPUT_ROOM": output_room,
     }
-    sizes["EXPERTS"] = len(banks.banks_of(sizes)) + len(external_experts)
+    sizes["EXPERTS"] = len(banks.banks_of(sizes)) + len(external_names)
     return pool_arrays.derived(sizes)
 
 
@@ -163,7 +165,7 @@ class PoolTable:
         self.held: dict[str, NDArray[Any]] = {}
         """The arrays with room for outputs that are still to come."""
         self.sizes: dict[str, int] = {}
-        self._rooms: list[Workspace] = []
+        self._workspaces: list[Workspace] = []
 
     def _lay_out(self) -> None:
         """Put the arrays side by side, and write sizes and addresses into the table."""
@@ -185,7 +187,7 @@ class PoolTable:
         """
         self.held = self.held | side_by_side(fresh)
         self.sizes = pool_arrays.derived(self.sizes | {"OUTPUTS": classes, "CLASSES": classes})
-        self._table, self._rooms = self._table.copy(), []
+        self._table, self._workspaces = self._table.copy(), []
         self._table[loops.slot.MIXED_IS_CURRENT] = 0
         self._fit()
 
@@ -224,14 +226,14 @@ class PoolTable:
         self._table[at.COUNT], self._table[at.NEXT] = count, following
 
     @contextmanager
-    def room(self) -> Iterator[NDArray[np.int64]]:
-        """Lend room for a thread that forecasts by this pool: a table of its own."""
+    def workspace(self) -> Iterator[NDArray[np.int64]]:
+        """Lend a workspace to a thread that forecasts by this pool: a table of its own."""
         try:
-            room = self._rooms.pop()
+            mine = self._workspaces.pop()
         except IndexError:
-            room = Workspace(self)
-        yield room.table_of(self)
-        self._rooms.append(room)
+            mine = Workspace(self)
+        yield mine.table_of(self)
+        self._workspaces.append(mine)
 
     @property
     def nbytes(self) -> int:
@@ -243,7 +245,7 @@ class Workspace:
     """The workspace of a thread that forecasts by a pool."""
 
     def __init__(self, pool: PoolTable) -> None:
-        there = [name for name in _ROOM if name in pool.arrays]
+        there = [name for name in _FORECASTING if name in pool.arrays]
         self._arrays = side_by_side({name: np.zeros_like(pool.arrays[name]) for name in there})
         self._arrays["ONES"][:] = 1.0
         at = loops.slot
@@ -280,8 +282,8 @@ class ExpertPool(PoolTable):
         Classes that there is room for; `classes` by default.
     loss : Loss, optional
         By which numbers are learned and mixed.
-    external_experts : tuple of str, optional
-        Names of the experts whose outputs come from elsewhere, see `set_external_outputs`.
+    external_names : tuple of str, optional
+        Of the experts whose outputs come from elsewhere, see `set_external_outputs`.
     most_cells : int, optional
         Of a table of random binning, see `binning_tables.folds`; all by default.
     """
@@ -296,11 +298,11 @@ class ExpertPool(PoolTable):
         capacity: int | None = None,
         class_room: int | None = None,
         loss: Loss | None = None,
-        external_experts: tuple[str, ...] = (),
+        external_names: tuple[str, ...] = (),
         most_cells: int = binning_tables.MOST_CELLS,
     ) -> None:
         self.task, self.classes, self.seed, self.loss = task, classes, seed, loss
-        self.external_experts, self.most_cells = external_experts, most_cells
+        self.external_names, self.most_cells = external_names, most_cells
         self.outputs = classes if task == CLASSES else 1
         self.class_room = max(classes, class_room or 0) if task == CLASSES else classes
         self.output_room = self.class_room if task == CLASSES else 1
@@ -317,7 +319,7 @@ class ExpertPool(PoolTable):
             len(keys),
             self.capacity,
             self.output_room,
-            external_experts,
+            external_names,
             loss,
             most_cells,
         )
@@ -385,7 +387,7 @@ class ExpertPool(PoolTable):
     @property
     def _mixtures(self) -> tuple[str, ...]:
         """Beginnings of the names of a mixture's arrays: of all experts, and of the pool's own."""
-        return ("", "OWN_") if self.external_experts else ("",)
+        return ("", "OWN_") if self.external_names else ("",)
 
     def _begin_inverses(self, mixture: str) -> None:
         """Have the products of a mixture take long steps, as at the beginning."""
@@ -433,13 +435,13 @@ class ExpertPool(PoolTable):
             place % len(bank.rules) == 0 if bank.rules else False
             for bank in BANKS
             for place in range(bank.experts(self.sizes))
-        ] + [False] * len(self.external_experts)
+        ] + [False] * len(self.external_names)
 
     @property
     def banks(self) -> tuple[str, ...]:
         """The bank of each expert."""
         own = (BANKS[place].name for place in banks.banks_of(self.sizes))
-        return (*own, *self.external_experts)
+        return (*own, *self.external_names)
 
     @property
     def learned_names(self) -> tuple[str, ...]:
@@ -449,7 +451,7 @@ class ExpertPool(PoolTable):
     @property
     def _bank_numbers(self) -> list[int]:
         """The number of each expert's bank; external experts have one each, after all others."""
-        external = range(len(self.external_experts))
+        external = range(len(self.external_names))
         return banks.banks_of(self.sizes) + [len(BANKS) + place for place in external]
 
     @property
@@ -494,13 +496,13 @@ class ExpertPool(PoolTable):
     @property
     def disagreement_weights(self) -> NDArray[np.float64]:
         """Weights of the pool's own experts, by which their disagreement is measured."""
-        name = "OWN_SHARES" if self.external_experts else "SHARES"
+        name = "OWN_SHARES" if self.external_names else "SHARES"
         weights: NDArray[np.float64] = self.arrays[name][0]
         return weights
 
     def set_external_outputs(self, outputs: NDArray[np.float32]) -> None:
         """Set the outputs (external experts, K), NaN of inactive ones, for the next forecast."""
-        self.arrays["EXPERT_OUTPUTS"][self.experts - len(self.external_experts) :] = outputs
+        self.arrays["EXPERT_OUTPUTS"][self.experts - len(self.external_names) :] = outputs
 
     def empty_forecasts(self, events: int) -> NDArray[np.float32]:
         """Return room for forecasts of so many events, (events, FORECAST_ROWS, OUTPUTS)."""
@@ -620,7 +622,7 @@ class ExpertPool(PoolTable):
         F = np.where(on[:, None] > 0.0, a["EXPERT_OUTPUTS"].astype(np.float64), 0.0)
         sizes = np.abs(F - F.mean(axis=1, keepdims=True) * (F.shape[1] > 1)).sum(axis=1)
         mixture, mixed = "", self.experts
-        if self.external_experts and not np.array_equal(a["OUT"], a["FULL_OUT"]):
+        if self.external_names and not np.array_equal(a["OUT"], a["FULL_OUT"]):
             mixture, mixed = "OWN_", self.sizes["OWN_EXPERTS"]
         of = {name: a[mixture + name] for name in ("SHARES", "PRODUCTS", "LAST_PRODUCT")}
         terms = np.abs(of["PRODUCTS"]) * sizes[:mixed]

@@ -56,8 +56,8 @@ def merge(
     apart = theirs.n_events - common_events
     share = apart / max(1, apart + mixture.n_events - common_events)
     one, two, *rest = (aligned(some, mine) for some in (mine, other, began) if some is not None)
-    source = InScale(two, other.columns.scale_of(names), other.targets.labels)
-    target = InScale(one, columns.scale, targets.labels)
+    source = InScale(two, other.columns.scale_of(names), other.targets.label_scale)
+    target = InScale(one, columns.scale, targets.label_scale)
     if mixture.external:
         mixture.external.update_columns_and_classes(names, classes.labels, columns.scale)
         unit = unit_change(other.targets.unit, targets.unit)
@@ -76,7 +76,7 @@ def merge(
     rescale(source, target, both)
     target.pool.join(source.pool, share, *rest)
     target.scale.join(source.scale, share, mixture.n_events)
-    columns.scale, targets.labels = target.scale, copy.deepcopy(target.labels)
+    columns.scale, targets.label_scale = target.scale, copy.deepcopy(target.labels)
     mixture.use_pool(target.pool, columns, classes.labels)
     mixture.restart_if_woken()
     if mixture.n_events // REVIEW_EVERY > before // REVIEW_EVERY and target.pool.has_losses:

@@ -90,7 +90,7 @@ class ExpertMixture:
             classes=targets.classes,
             seed=seed,
             loss=loss,
-            external_experts=self.external.names,
+            external_names=self.external.names,
             most_cells=binning_tables.most_after(self.n_events),
         )
 
@@ -102,7 +102,6 @@ class ExpertMixture:
         self.pending.clear()
         self.held.kept.clear()
         self._last_forecast = None
-        self._loops = loops.event
 
     def add_classes(self, columns: ScaledColumns, classes: Sequence[Label]) -> None:
         """Have the experts follow new classes; the known ones come first."""
@@ -150,8 +149,8 @@ class ExpertMixture:
             )
 
         def forecast(part: slice) -> None:
-            with pool.room() as table:
-                self._loops.forecast(table, rows[part], forecasts[part], out[part])
+            with pool.workspace() as table:
+                loops.event.forecast(table, rows[part], forecasts[part], out[part])
 
         threads.divide(len(rows), _FLOPS * len(rows), forecast, most_threads)
         self.keep_last_forecast()
@@ -177,14 +176,14 @@ class ExpertMixture:
         return event.tobytes() == self._last_forecast
 
     def _forecast_now(self, event: Floats) -> None:
-        """Write the forecast of an event (d,) into the pool's room."""
+        """Write the forecast of an event (d,) into the pool's workspace."""
         pool = self.pool
         if self.external:
             pool.set_external_outputs(self.external.outputs(event[None], pool.outputs)[0])
-        self._loops.forecast_one(pool.table, self._padded(event))
+        loops.event.forecast_one(pool.table, self._padded(event))
 
     def keep_last_forecast(self) -> None:
-        """Keep the forecast in the pool's room, before it is overwritten or means less."""
+        """Keep the forecast in the pool's workspace, before it is overwritten or means less."""
         if self._last_forecast is not None:
             self.pending.keep(self._last_forecast, self.pool.arrays["FORECAST"].copy())
             self._last_forecast = None
@@ -248,7 +247,7 @@ class ExpertMixture:
         rows, first = self._padded(events), 0
         while first < len(rows):
             rest = slice(first, None)
-            learned, found = self._loops.predict_then_learn(
+            learned, found = loops.event.predict_then_learn(
                 pool.table,
                 rows[rest],
                 targets[rest],
@@ -297,7 +296,7 @@ class ExpertMixture:
         if self.errors is not None:
             missed = float(target - forecast[-1, 0])
             self.errors.update(missed, forecast[: pool.experts], pool.disagreement_weights)
-        self._loops.update(pool.table, forecast, target)
+        loops.event.update(pool.table, forecast, target)
         if self.external:
             self.external.learn(event[None], target)
         self.n_events += 1
@@ -362,7 +361,7 @@ class ExpertMixture:
                 classes=max(2, len(classes)) if is_classifier else None,
                 seed=seed,
                 loss=loss,
-                external_experts=self.external.names,
+                external_names=self.external.names,
                 n_events=self.n_events,
             )
             self.use_pool(pool, columns, classes)

@@ -151,10 +151,10 @@ class MultiKernel(OneAtATime, Decider):
             self._weights = ClassWeights(class_weight)
             if classes:
                 self._weights.check(self.classes)
-        labels = LabelQuantiles(0 if self.is_classifier else 1, seed=self.seed)
-        self._targets: Targets = NumberTargets(labels)
+        label_scale = LabelQuantiles(0 if self.is_classifier else 1, seed=self.seed)
+        self._targets: Targets = NumberTargets(label_scale)
         if self.is_classifier:
-            self._targets = ClassTargets(self._classes, labels)
+            self._targets = ClassTargets(self._classes, label_scale)
         self._inputs = ScaledColumns(RunningQuantiles(0, seed=self.seed))
         if columns is not None:
             self.add_columns(columns)
@@ -391,7 +391,7 @@ class MultiKernel(OneAtATime, Decider):
         targets = encoder.encode(labels)
         if self.is_classifier and (labels_moved or encoder.classes > mixture.pool.classes):
             mixture.add_classes(self._inputs, self.classes)  # also what an interrupt has left
-        elif labels_moved and self.n_events and not encoder.labels.jumped:
+        elif labels_moved and self.n_events and not encoder.label_scale.jumped:
             mixture.shift_labels(*unit_change(unit, encoder.unit))
         # After a jump, in the new unit is predicted what was in the old one.
         F = mixture.learn_run(events, targets, predict=recorder is not None, predicted=predicted)
@@ -460,7 +460,7 @@ class MultiKernel(OneAtATime, Decider):
         return self._state(lent=True)
 
     def _state(self, *, lent: bool) -> State:
-        parts = {"scale": self._inputs.scale.state(), "labels": self._targets.labels.state()}
+        parts = {"scale": self._inputs.scale.state(), "labels": self._targets.label_scale.state()}
         if self._weights is not None:
             parts["weights"] = self._weights.state()
         return State.nest(parts | self._mixture.parts(lent=lent), self._header())
@@ -481,7 +481,7 @@ class MultiKernel(OneAtATime, Decider):
             if model.is_classifier and model.n_events and not model.classes:
                 raise ValueError("events were learned, but no class is known")
             model._inputs = ScaledColumns.from_state(state.child("scale"), header["columns"])
-            model._targets.labels = LabelQuantiles.from_state(state.child("labels"))
+            model._targets.label_scale = LabelQuantiles.from_state(state.child("labels"))
             if model.is_classifier and "weights" in header["parts"]:
                 model._weights = ClassWeights.from_state(state.child("weights"))
             known = model._inputs, model.classes

@@ -109,7 +109,7 @@ def successor(
         capacity=capacity,
         class_room=class_room,
         loss=pool.loss,
-        external_experts=pool.external_experts,
+        external_names=pool.external_names,
         most_cells=pool.most_cells,
     )
     places = {key: place for place, key in enumerate(keys.tolist())}
@@ -298,7 +298,7 @@ def load(
     classes: int | None,
     seed: int,
     loss: Loss | None,
-    external_experts: tuple[str, ...],
+    external_names: tuple[str, ...],
     n_events: int,
 ) -> ExpertPool:
     """Return the pool whose state this is.
@@ -311,7 +311,7 @@ def load(
         Of the columns.
     classes : int or None
         How many classes there are, 2 at least; None of a regression.
-    seed, loss, external experts
+    seed, loss, external_names
         As of `ExpertPool`.
     n_events : int
         Events that it has learned.
@@ -331,7 +331,7 @@ def load(
     task = NUMBERS if classes is None else CLASSES if classes > 2 else BINARY
     outputs = found if task == CLASSES else 1
     sizes = sizes_of(
-        task, found, len(keys), capacity, outputs, external_experts, loss, binning_tables.MOST_CELLS
+        task, found, len(keys), capacity, outputs, external_names, loss, binning_tables.MOST_CELLS
     )
     del sizes["BINNING_SLOTS"]  # which are fewer, as long as there were few events
     arrays, sizes = taken(pool_arrays.stored(sizes), state.arrays, sizes, OWNER)
@@ -346,7 +346,7 @@ def load(
         seed=seed,
         capacity=capacity,
         loss=loss,
-        external_experts=external_experts,
+        external_names=external_names,
         most_cells=most,
     )
     pool.restore(arrays, *window)

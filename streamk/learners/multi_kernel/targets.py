@@ -31,17 +31,17 @@ def unit_change(old: Unit, new: Unit) -> tuple[float, float]:
     return (0.0, 0.0) if max(factor, abs(shift)) > OTHER_UNIT else (factor, shift)
 
 
-def unit_of(labels: LabelQuantiles) -> Unit:
+def unit_of(scale: LabelQuantiles) -> Unit:
     """Return the unit of numbers; classes, which have no column, are as they are."""
-    return (labels.center[0], labels.inverse[0]) if len(labels) else (0.0, 1.0)
+    return (scale.center[0], scale.inverse[0]) if len(scale) else (0.0, 1.0)
 
 
 class ClassTargets:
     """Numbers of classes; those that are encoded are added to the learner's."""
 
-    def __init__(self, classes: Classes, labels: LabelQuantiles) -> None:
-        self._classes, self.labels = classes, labels
-        self.unit = unit_of(labels)
+    def __init__(self, classes: Classes, label_scale: LabelQuantiles) -> None:
+        self._classes, self.label_scale = classes, label_scale
+        self.unit = unit_of(label_scale)
 
     @property
     def task(self) -> int:
@@ -95,13 +95,13 @@ class NumberTargets:
 
     task, classes = NUMBERS, 2
 
-    def __init__(self, labels: LabelQuantiles) -> None:
-        self.labels = labels
+    def __init__(self, label_scale: LabelQuantiles) -> None:
+        self.label_scale = label_scale
 
     @property
     def unit(self) -> Unit:
         """Center and inverse scale of the labels."""
-        return unit_of(self.labels)
+        return unit_of(self.label_scale)
 
     def known(self, label: Any) -> float | None:
         """Return a label that is a number, None if it is not."""
@@ -109,11 +109,11 @@ class NumberTargets:
 
     def until_change(self, labels: NDArray[Any]) -> int:
         """Return how many labels (n,) come until the unit changes again."""
-        return min(len(labels), self.labels.until_change(labels))
+        return min(len(labels), self.label_scale.until_change(labels))
 
     def observe(self, labels: NDArray[Any]) -> bool:
         """Take labels into the spread; return whether the unit has changed."""
-        return self.labels.observe(labels[:, None])
+        return self.label_scale.observe(labels[:, None])
 
     def encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Return labels in units of their spread."""

@@ -102,7 +102,7 @@ STAGES = {
 
 @called_briefly
 def forecast_one(table: Any, x: Any) -> None:
-    """Write into the pool's room the forecast of an event x, float64 (d,), for `update`.
+    """Write into the pool's workspace the forecast of an event x, float64 (d,), for `update`.
 
     The scores are in SCORES, the prediction in OUT; both are in FORECAST, with the predictions of
     the mixers between them, and with NaN for an inactive expert. The outputs of external experts
