@@ -26,38 +26,6 @@ FLAGGED_BANKS = len(BANKS) - 1
 """Banks with a flag of whether they are active, which the first one always is; the constant one,
 the last, has none."""
 
-SIZES = (
-    *(
-        "TASK",
-        "COLUMNS",
-        "GAUSSIAN_FEATURES",
-        "GAUSSIAN_BANDWIDTHS",
-        "OUTPUTS",
-        "CLASSES",
-        "BINNING_TABLES",
-        "BINNING_GROUPS",
-    ),
-    *(
-        "BINNING_MEMBERS",
-        "BINNING_SLOTS",
-        "EXPERTS",
-        "WINDOW_EVENTS",
-        "LINEAR_RULES",
-        "GAUSSIAN_RULES",
-        "BINNING_RULES",
-    ),
-    *("NEWTON_FEATURES", "N_KNOTS", "MIXERS_SHARE", "MIXERS_PRODUCT", "MIXERS", "LOSS", "EXTERNAL"),
-    *(
-        "OUTPUT_ROOM",
-        "BINNING_LINE",
-        "BINNING_USED_LINE",
-        "WINDOW_CLASSES",
-        "FORECAST_ROWS",
-        "OWN_EXPERTS",
-    ),
-)
-"""Numbers that stay what they are while events are learned. TASK is one of those in
-`streamk.backends`, LOSS the kind of the loss by which numbers are learned and mixed."""
 COUNTERS = ("COUNT", "NEXT", "MIXED_IS_CURRENT")
 """Numbers that change: of events in the window; of the window's row that the next event takes;
 whether PROBABILITIES and MIXED are of SCORES and of the weights as they are now."""
@@ -177,6 +145,12 @@ ARRAYS = (
     *(*LEARNED, *_OF_QUANTILES, *OWN_MIXING, *FOLLOWING),
     *(*FORECASTING, *OWN_FORECASTING, *LEARNING),
 )
+
+_LENGTHS = [size for each in ARRAYS for size in each.shape if not isinstance(size, int)]
+_NAMES = (size if isinstance(size, str) else size[0] for size in _LENGTHS)
+SIZES = tuple(dict.fromkeys(("TASK", "LOSS", "BINNING_RULES", *_NAMES)))
+"""Numbers that stay what they are while events are learned: those of arrays' shapes; TASK, one of
+those in `streamk.backends`; and LOSS, the kind of loss by which numbers are learned and mixed."""
 
 
 def line(outputs: int) -> int:

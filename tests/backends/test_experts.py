@@ -546,15 +546,6 @@ def test_disagreement_takes_a_sleeper_at_the_center():
     assert spread.disagreement(L, w) == pytest.approx(expected)
 
 
-def test_places_of_the_table_are_those_of_the_names():
-    from streamk.backends.numba_backend.experts import slot
-
-    own = {name: place for name, place in vars(slot).items() if isinstance(place, int)}
-    assert own.pop("SIZE") == len(slot.PLACES)
-    assert own == {name: slot.PLACES[name] for name in own}
-    assert set(own) == {*pool_arrays.SIZES, *pool_arrays.COUNTERS, *pool_arrays.STAGES}
-
-
 def test_the_loops_find_arrays_as_they_are_declared():
     from streamk.backends.numba_backend.experts.view import array_of
     from streamk.learners.multi_kernel.expert_pool import ExpertPool

@@ -19,19 +19,18 @@ from streamk.backends.numba_backend.experts import (
     linear,
     newton,
     slot,
+    view,
     window,
 )
-from streamk.backends.numba_backend.experts.view import array_of
 
 LINEAR_AT, GAUSSIAN_AT, BINNING_AT, WINDOW_AT, NEWTON_AT, CONSTANT_AT = range(len(BANKS))
 """Places of the banks among all."""
-_starts = array_of("bank_starts")
 
 
 @fast
 def _of(table: Any, F: Any, bank: Any) -> Any:
     """Return the rows of a bank's experts."""
-    starts = _starts(table)
+    starts = view.bank_starts(table)
     return F[starts[bank] : starts[bank + 1]]
 
 

@@ -20,28 +20,8 @@ import numpy as np
 from streamk.backends import LANES
 from streamk.backends.banks import RULES
 from streamk.backends.jit.compiling import called, fast
-from streamk.backends.numba_backend.experts import cell_vectors, slot
-from streamk.backends.numba_backend.experts.view import array_of
+from streamk.backends.numba_backend.experts import cell_vectors, slot, view
 from streamk.backends.numba_backend.exponential import exponential
-
-_r, _places, _cells, _gathered, _by_group = map(
-    array_of, ("r", "binning_places", "binning_cells", "binning_gathered", "binning_by_group")
-)
-_member_starts, _group_starts, _of_all, _columns = map(
-    array_of,
-    ("binning_member_starts", "binning_group_starts", "binning_of_all", "binning_columns"),
-)
-_shifts, _multipliers, _bins, _starts, _down = map(
-    array_of,
-    ("binning_shifts", "binning_multipliers", "binning_bins", "binning_starts", "binning_down"),
-)
-_rates, _weights, _weight_rates, _weight_squares = map(
-    array_of,
-    ("binning_rates", "binning_weights", "binning_weight_rates", "binning_weight_squares"),
-)
-_slopes, _squares, _steps, _rule_squares = map(
-    array_of, ("binning_slopes", "binning_squares", "binning_steps", "binning_rule_squares")
-)
 
 _PRIOR = 1.0
 """Added to the root of a cell's squared slopes: its first step is no longer than the rate."""
@@ -53,14 +33,10 @@ _LEAST, _MOST = 0.02, 4.0
 @fast
 def features(table: Any) -> None:
     """Write the numbers of the cells that an event is in, by its ranks."""
-    r, starts, groups, columns = (
-        _r(table),
-        _member_starts(table),
-        _group_starts(table),
-        _columns(table),
-    )
-    shifts, multipliers, bins = _shifts(table), _multipliers(table), _bins(table)
-    places, of_all = _places(table), _of_all(table)
+    starts, groups = view.binning_member_starts(table), view.binning_group_starts(table)
+    r, columns, shifts = view.r(table), view.binning_columns(table), view.binning_shifts(table)
+    multipliers, bins = view.binning_multipliers(table), view.binning_bins(table)
+    places, of_all = view.binning_places(table), view.binning_of_all(table)
     for i in range(len(of_all)):
         one, end, first, last = starts[i], starts[i + 1], groups[i], groups[i + 1]
         shape = ((end - one) // (last - first), last - first)
@@ -70,14 +46,16 @@ def features(table: Any) -> None:
         else:
             c = columns[one:end].reshape(shape)
             locate(r, c, s, m, bins[first:last], places[first:last])
-    number_cells(places, _starts(table), _down(table))
+    number_cells(places, view.binning_starts(table), view.binning_down(table))
 
 
 @fast
 def outputs(table: Any, F: Any) -> None:
     """Write the outputs F (groups times rules, outputs)."""
-    k, groups, places = table[slot.OUTPUTS], _group_starts(table), _places(table)
-    cells, weights, out, found = _cells(table), _weights(table), _by_group(table), _gathered(table)
+    k, groups = table[slot.OUTPUTS], view.binning_group_starts(table)
+    places, cells = view.binning_places(table), view.binning_cells(table)
+    weights, found = view.binning_weights(table), view.binning_gathered(table)
+    out = view.binning_by_group(table)
     F = F.reshape((len(out), table[slot.BINNING_RULES], k))
     if k == 1:
         gather(places, cells, 0, found)
@@ -95,15 +73,12 @@ def outputs(table: Any, F: Any) -> None:
 @fast
 def descend(table: Any, G: Any) -> None:
     """Update the tables by the slopes (groups times rules, outputs) of their losses."""
-    k, groups, places, cells = (
-        table[slot.OUTPUTS],
-        _group_starts(table),
-        _places(table),
-        _cells(table),
-    )
-    g, squares_at = _by_group(table), RULES * table[slot.OUTPUT_ROOM]
-    found, along, rule_squares = _gathered(table), _slopes(table), _rule_squares(table)
-    squares, steps = _squares(table), _steps(table)
+    k, groups = table[slot.OUTPUTS], view.binning_group_starts(table)
+    places, cells = view.binning_places(table), view.binning_cells(table)
+    g, squares_at = view.binning_by_group(table), RULES * table[slot.OUTPUT_ROOM]
+    found, along = view.binning_gathered(table), view.binning_slopes(table)
+    rule_squares, squares = view.binning_rule_squares(table), view.binning_squares(table)
+    steps = view.binning_steps(table)
     G = G.reshape((len(g), table[slot.BINNING_RULES], k))
     gather(places, cells, squares_at, squares)
     for i in range(len(g)):
@@ -115,12 +90,12 @@ def descend(table: Any, G: Any) -> None:
         else:
             slopes(places[first:last], cells, g[i], along[first:last])
     move(
-        _rates(table).ravel(),
-        _weight_rates(table).ravel(),
+        view.binning_rates(table).ravel(),
+        view.binning_weight_rates(table).ravel(),
         along.ravel(),
         squares.ravel(),
-        _weights(table).ravel(),
-        _weight_squares(table).ravel(),
+        view.binning_weights(table).ravel(),
+        view.binning_weight_squares(table).ravel(),
         steps.ravel(),
     )
     for i in range(len(g)):

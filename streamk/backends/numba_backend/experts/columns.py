@@ -7,12 +7,7 @@ from typing import Any
 
 from streamk.backends import HIGHEST_RANK, OUTERMOST, SAMPLED
 from streamk.backends.jit.compiling import fast, part
-from streamk.backends.numba_backend.experts import slot
-from streamk.backends.numba_backend.experts.view import array_of
-
-_center, _inverse, _knots, _indicator, _z, _r = map(
-    array_of, ("center", "inverse", "knots", "indicator", "z", "r")
-)
+from streamk.backends.numba_backend.experts import slot, view
 
 
 @part
@@ -71,6 +66,7 @@ def rank_row(x: Any, center: Any, inverse: Any, knots: Any, indicator: Any, z: A
 @fast
 def features(table: Any, x: Any) -> None:
     """Write the scaled values, with a 1 after them, and the ranks of an event."""
-    z, d = _z(table), table[slot.COLUMNS]
-    rank_row(x, _center(table), _inverse(table), _knots(table), _indicator(table), z[:d], _r(table))
+    z, d = view.z(table), table[slot.COLUMNS]
+    center, inverse, knots = view.center(table), view.inverse(table), view.knots(table)
+    rank_row(x, center, inverse, knots, view.indicator(table), z[:d], view.r(table))
     z[d] = 1.0

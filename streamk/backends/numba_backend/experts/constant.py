@@ -12,9 +12,8 @@ from typing import Any
 
 from streamk.backends.banks import CONSTANT_RATES
 from streamk.backends.jit.compiling import fast
-from streamk.backends.numba_backend.experts.view import array_of
+from streamk.backends.numba_backend.experts import view
 
-_levels = array_of("constant_levels")
 _PRIOR = 0.01
 """Added to what is known of each class."""
 
@@ -22,7 +21,7 @@ _PRIOR = 0.01
 @fast
 def outputs(table: Any, F: Any) -> None:
     """Write the outputs F (rates, outputs): logits of classes, or numbers."""
-    levels = _levels(table)  # (rates, classes or 1)
+    levels = view.constant_levels(table)  # (rates, classes or 1)
     small = levels.dtype.type(_PRIOR)
     for i in range(len(levels)):
         if levels.shape[1] == 1:
@@ -37,7 +36,7 @@ def outputs(table: Any, F: Any) -> None:
 @fast
 def learn(table: Any, y: Any) -> None:
     """Follow a label, the number of a class or a number."""
-    levels = _levels(table)
+    levels = view.constant_levels(table)
     for i in range(len(levels)):
         rate = levels.dtype.type(CONSTANT_RATES[i])
         for k in range(levels.shape[1]):

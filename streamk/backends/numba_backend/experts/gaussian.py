@@ -14,37 +14,22 @@ import numpy as np
 
 from streamk.backends.jit.compiling import fast
 from streamk.backends.jit.vectors import COSINE
+from streamk.backends.numba_backend.experts import view
 from streamk.backends.numba_backend.experts.linear import forecast_linear, update_linear
-from streamk.backends.numba_backend.experts.view import array_of
-
-_z, _projection, _u, _offsets, _scales, _phi = map(
-    array_of,
-    (
-        "z",
-        "gaussian_projection",
-        "gaussian_u",
-        "gaussian_offsets",
-        "gaussian_scales",
-        "gaussian_phi",
-    ),
-)
-_a, _squares, _rates, _kinds = map(
-    array_of, ("gaussian_a", "gaussian_squares", "gaussian_rates", "gaussian_kinds")
-)
 
 
 @fast
 def features(table: Any) -> None:
     """Write the random features of all bandwidths."""
-    u = _u(table)
-    project(_z(table), _projection(table), u)
-    cosines(u, _offsets(table), _scales(table), _phi(table))
+    u = view.gaussian_u(table)
+    project(view.z(table), view.gaussian_projection(table), u)
+    cosines(u, view.gaussian_offsets(table), view.gaussian_scales(table), view.gaussian_phi(table))
 
 
 @fast
 def outputs(table: Any, F: Any) -> None:
     """Write the outputs F (bandwidths times rules, outputs)."""
-    phi, A = _phi(table), _a(table)
+    phi, A = view.gaussian_phi(table), view.gaussian_a(table)
     n = A.shape[1]
     for i in range(len(A)):
         forecast_linear(phi[i], A[i], F[i * n : (i + 1) * n])
@@ -53,8 +38,8 @@ def outputs(table: Any, F: Any) -> None:
 @fast
 def descend(table: Any, G: Any) -> None:
     """Update the models by the slopes (bandwidths times rules, outputs) of their losses."""
-    phi, A, squares = _phi(table), _a(table), _squares(table)
-    rates, kinds, n = _rates(table), _kinds(table), A.shape[1]
+    phi, A, squares = view.gaussian_phi(table), view.gaussian_a(table), view.gaussian_squares(table)
+    rates, kinds, n = view.gaussian_rates(table), view.gaussian_kinds(table), A.shape[1]
     for i in range(len(A)):
         update_linear(phi[i], A[i], squares[i], rates, kinds, G[i * n : (i + 1) * n])
 

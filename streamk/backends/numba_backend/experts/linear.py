@@ -20,28 +20,24 @@ from typing import Any
 
 from streamk.backends.banks import NORMALIZED
 from streamk.backends.jit.compiling import fast
-from streamk.backends.numba_backend.experts.view import array_of
-
-_z, _a, _squares, _rates, _kinds = map(
-    array_of, ("z", "linear_a", "linear_squares", "linear_rates", "linear_kinds")
-)
-_bets, _gains, _largest = map(array_of, ("linear_bets", "linear_gains", "linear_largest"))
+from streamk.backends.numba_backend.experts import view
 
 
 @fast
 def outputs(table: Any, F: Any) -> None:
     """Write the outputs F (rules, outputs)."""
-    forecast_linear(_z(table), _a(table), F)
+    forecast_linear(view.z(table), view.linear_a(table), F)
 
 
 @fast
 def descend(table: Any, G: Any) -> None:
     """Update the linear models by the slopes (rules, outputs) of their losses."""
-    z, A, squares = _z(table), _a(table), _squares(table)
-    rates, kinds = _rates(table), _kinds(table)
+    z, A, squares = view.z(table), view.linear_a(table), view.linear_squares(table)
+    rates, kinds = view.linear_rates(table), view.linear_kinds(table)
     last = len(G) - 1  # the one that bets
     update_linear(z, A[:last], squares[:last], rates, kinds, G[:last])
-    bets, gains, largest = _bets(table), _gains(table), _largest(table)
+    bets, gains = view.linear_bets(table), view.linear_gains(table)
+    largest = view.linear_largest(table)
     update_bets(z, A[last], squares[last], bets, gains, largest, rates[last], G[last])
 
 

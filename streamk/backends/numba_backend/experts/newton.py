@@ -9,11 +9,9 @@ import numpy as np
 
 from streamk.backends import BINARY, NUMBERS
 from streamk.backends.jit.compiling import fast
-from streamk.backends.numba_backend.experts import slot, two_stage
+from streamk.backends.numba_backend.experts import slot, two_stage, view
 from streamk.backends.numba_backend.experts.linear import dot, forecast_linear
-from streamk.backends.numba_backend.experts.view import array_of, loss
 
-_z, _a, _p, _step = map(array_of, ("z", "newton_a", "newton_p", "newton_step"))
 _CONFIDENCE = 3.0
 """Logit that the expert's answer of 1 counts for."""
 _FORGET = 0.9995
@@ -22,9 +20,9 @@ _FORGET = 0.9995
 @fast
 def outputs(table: Any, F: Any) -> None:
     """Write the outputs F (1, outputs)."""
-    A = _a(table)
+    A = view.newton_a(table)
     k, p = A.shape
-    forecast_linear(_z(table)[:p], A.reshape((1, k, p)), F)
+    forecast_linear(view.z(table)[:p], A.reshape((1, k, p)), F)
     # Its answers are 1 and 0, or -1.
     confidence = np.float32(1.0 if table[slot.TASK] == NUMBERS else _CONFIDENCE)
     for j in range(k):
@@ -34,11 +32,12 @@ def outputs(table: Any, F: Any) -> None:
 @fast
 def learn(table: Any, y: Any, F: Any) -> None:
     """Update the expert by the label; F (1, outputs) is its output before."""
-    k, task, step, A = table[slot.OUTPUTS], table[slot.TASK], _step(table), _a(table)
-    newton_gain(_z(table)[: len(step)], _p(table), np.float32(_FORGET), step)
+    k, task = table[slot.OUTPUTS], table[slot.TASK]
+    step, A = view.newton_step(table), view.newton_a(table)
+    newton_gain(view.z(table)[: len(step)], view.newton_p(table), np.float32(_FORGET), step)
     for j in range(k):
         if task == NUMBERS:
-            longest = np.float32(two_stage.longest(loss(table)))
+            longest = np.float32(two_stage.longest(view.loss(table)))
             residual = min(max(np.float32(y) - F[0, j], -longest), longest)
         elif task == BINARY:
             residual = np.float32(2.0 * y - 1.0) - F[0, j] / np.float32(_CONFIDENCE)

@@ -1,13 +1,13 @@
 """The arrays of a pool by their names, as `streamk.backends.pool_arrays` declares them.
 
-``array_of("window_y")(table)`` is the array there: float32 (WINDOW_EVENTS,). numba's
+``view.window_y(table)`` is the array there: float32 (WINDOW_EVENTS,). numba's
 `carray` does the same for an address, but is compiled anew for each kind of shape.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -87,48 +87,23 @@ def _number(builder: Any, numbers: Any, place: int) -> Any:
     return found
 
 
-expert_outputs, expert_slopes, scores, forecast, active_mask = map(
-    array_of, ("expert_outputs", "expert_slopes", "scores", "forecast", "active_mask")
-)
-probabilities, calibrated = array_of("probabilities"), array_of("calibrated")
-inverse_temperatures, curvatures = array_of("inverse_temperatures"), array_of("curvatures")
-alphas, product_rates, product_starts, forgets = map(
-    array_of, ("alphas", "product_rates", "product_starts", "forgets")
-)
-shares, products, inverses, last_product, last_inverse, mixer_weights = map(
-    array_of,
-    ("shares", "products", "inverses", "last_product", "last_inverse", "mixer_weights"),
-)
-own_shares, own_products, own_inverses, own_last_product, own_last_inverse, own_mixer_weights = map(
-    array_of,
-    (
-        *("own_shares", "own_products", "own_inverses"),
-        *("own_last_product", "own_last_inverse", "own_mixer_weights"),
-    ),
-)
-mixed, mixer_scores, out, full_out = map(array_of, ("mixed", "mixer_scores", "out", "full_out"))
-own_mixed, own_mixer_scores, own_out = map(array_of, ("own_mixed", "own_mixer_scores", "own_out"))
-bank_of_expert, active, bank_costs, evidence = map(
-    array_of, ("bank_of_expert", "active", "bank_costs", "evidence")
-)
-ones, output_workspace, expert_workspace = map(
-    array_of, ("ones", "output_workspace", "expert_workspace")
-)
-product_gradient, likelihoods, mixer_likelihoods = map(
-    array_of, ("product_gradient", "likelihoods", "mixer_likelihoods")
-)
-tracked, pinball, loss_parameter = map(array_of, ("tracked", "pinball", "loss_parameter"))
+_loss_parameter, _tracked = array_of("loss_parameter"), array_of("tracked")
+globals().update({name: array_of(name) for name in _DECLARED})
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
 
 
 @fast
 def loss(table: Any) -> Any:
     """Return how errors of numbers count, see `two_stage`."""
-    return table[slot.LOSS], loss_parameter(table)[0]
+    return table[slot.LOSS], _loss_parameter(table)[0]
 
 
 @fast
 def mean_error(table: Any) -> Any:
     """Return that of the mixture, by which steps on a quantile are measured; 1 of other losses."""
     if table[slot.LOSS] == QUANTILE:
-        return tracked(table)[1, table[slot.EXPERTS]]
+        return _tracked(table)[1, table[slot.EXPERTS]]
     return 1.0
