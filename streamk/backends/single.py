@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,42 +11,28 @@ import numpy as np
 from streamk.backends import CHUNK, Basis, Sizes, Steps
 
 
+@dataclass(frozen=True)
 class BatchOfOne:
-    """A `streamk.backends.Single` that makes a batch of each event.
+    """A `streamk.backends.Single` that makes a batch of each event."""
 
-    Parameters
-    ----------
-    predict, step, put, xp
-        The backend's.
-    basis, A, squares, curve, wide, loss
-        Those of `streamk.backends.Backend.single`.
-    """
-
-    def __init__(
-        self,
-        predict: Callable[..., None],
-        step: Callable[..., bool],
-        put: Callable[[Any], Any],
-        xp: Any,
-        basis: Basis,
-        A: Any,
-        squares: Any,
-        curve: int,
-        wide: bool,
-        loss: tuple[int, float, bool],
-    ) -> None:
-        self._backend_predict, self._backend_step = predict, step
-        self._put, self._xp = put, xp
-        self._basis, self._A, self._squares = basis, A, squares
-        self._curve, self._wide, self._loss = curve, wide, loss
+    backend_predict: Callable[..., None]
+    backend_step: Callable[..., bool]
+    put: Callable[[Any], Any]
+    """The backend's, as the two before and the next one."""
+    xp: Any
+    basis: Basis
+    """This and what follows are those of `streamk.backends.Backend.single`."""
+    A: Any
+    squares: Any
+    curve: int
+    wide: bool
+    loss: tuple[int, float, bool]
 
     def predict(self, x: Any, factor: float, F: Any) -> bool:
         """Write factor times coefficients times features into `F`; False if x is not finite."""
         if not self._finite(x):
             return False
-        self._backend_predict(
-            x[None], self._basis, self._A, self._curve, self._wide, factor, F[None]
-        )
+        self.backend_predict(x[None], self.basis, self.A, self.curve, self.wide, factor, F[None])
         return True
 
     def step(
@@ -63,16 +50,16 @@ class BatchOfOne:
             return False
         start, stop = block
         first = start // CHUNK
-        return self._backend_step(
+        return self.backend_step(
             x[None],
-            self._put(np.array([y])),
-            self._basis,
-            self._A,
-            self._squares,
+            self.put(np.array([y])),
+            self.basis,
+            self.A,
+            self.squares,
             (first, start - first * CHUNK, stop - first * CHUNK),
-            self._curve,
-            self._wide,
-            self._loss,
+            self.curve,
+            self.wide,
+            self.loss,
             factor,
             weight,
             rate,
@@ -91,7 +78,7 @@ class BatchOfOne:
     ) -> tuple[int, float]:
         """Row by row, predict P into F and step on X; return how many rows, and the scale."""
         t, (low, high) = 0, steps.bounds
-        spare = self._xp.empty((1, self._A.shape[1]))
+        spare = self.xp.empty((1, self.A.shape[1]))
         for r in range(len(X)):
             known, f = not np.isnan(y[r]), spare[0] if F is None else F[r]
             if P is not None and (P is not X or not known):
@@ -116,7 +103,7 @@ class BatchOfOne:
         return 0
 
     def _finite(self, x: Any) -> bool:
-        return bool(self._xp.isfinite(x).all())
+        return bool(self.xp.isfinite(x).all())
 
 
 def block_of(t: int, block_size: int, features: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import loops
+from streamk.backends.banks import RULES
 from streamk.backends.pool_arrays import line
 
 _MOST_NUMBERS = 1 << 22
@@ -292,7 +293,7 @@ def addressing_arrays(
 
 
 def begin(
-    held: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, NDArray[Any]],
     sizes: NDArray[np.int64],
     most: int,
     rules: Sequence[tuple[float, float]],
@@ -301,7 +302,7 @@ def begin(
 
     Parameters
     ----------
-    held : mapping of str to array
+    arrays : mapping of str to array
         They are zero, and written to.
     sizes : int64 array of shape (TABLES,)
         Cells of each table that is not folded.
@@ -310,29 +311,29 @@ def begin(
     rules : sequence of (float, float)
         Rate of the cells, before it is divided among a group's tables, and that of the weights.
     """
-    held["BINNING_GROUP_STARTS"][:], held["BINNING_BINS"][:] = GROUP_STARTS, BINS
-    held["BINNING_STARTS"][:] = starts_of(sizes, most)
-    held["BINNING_WEIGHTS"][:], held["BINNING_WEIGHT_SQUARES"][:] = 1.0, 1e-3
+    arrays["BINNING_GROUP_STARTS"][:], arrays["BINNING_BINS"][:] = GROUP_STARTS, BINS
+    arrays["BINNING_STARTS"][:] = starts_of(sizes, most)
+    arrays["BINNING_WEIGHTS"][:], arrays["BINNING_WEIGHT_SQUARES"][:] = 1.0, 1e-3
     counts = np.diff(GROUP_STARTS)
     for rule, (rate, weight_rate) in enumerate(rules):
-        held["BINNING_RATES"][:, rule] = rate * np.repeat(8.0 / np.sqrt(counts), counts)
-        held["BINNING_WEIGHT_RATES"][:, rule] = weight_rate
+        arrays["BINNING_RATES"][:, rule] = rate * np.repeat(8.0 / np.sqrt(counts), counts)
+        arrays["BINNING_WEIGHT_RATES"][:, rule] = weight_rate
 
 
 def unfolded(
-    held: Mapping[str, NDArray[Any]], sizes: NDArray[np.int64], most: int, more: int
+    arrays: Mapping[str, NDArray[Any]], sizes: NDArray[np.int64], most: int, more: int
 ) -> dict[str, NDArray[Any]]:
     """Return by their places the arrays of tables of `most` cells that get `more`.
 
     What was learned of two cells that were one is known of both.
     """
     often = folds(sizes, most) - folds(sizes, more)
-    starts, before = starts_of(sizes, more), held["BINNING_CELLS"]
-    down = (held["BINNING_DOWN"] - often).astype(np.int32)
+    starts, before = starts_of(sizes, more), arrays["BINNING_CELLS"]
+    down = (arrays["BINNING_DOWN"] - often).astype(np.int32)
     if not often.any():
         return {"BINNING_STARTS": starts, "BINNING_DOWN": down, "BINNING_CELLS": before}
     A = aligned(int(starts[-1]), before.shape[1])
-    old, new = held["BINNING_STARTS"].tolist(), starts.tolist()
+    old, new = arrays["BINNING_STARTS"].tolist(), starts.tolist()
     for table, times in enumerate((1 << often).tolist()):
         here, there = slice(*new[table : table + 2]), slice(*old[table : table + 2])
         # Of the last one there may be less than all.
@@ -340,35 +341,35 @@ def unfolded(
     return {"BINNING_STARTS": starts, "BINNING_DOWN": down, "BINNING_CELLS": A}
 
 
-def coefficients(held: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float32]:
+def coefficients(arrays: Mapping[str, NDArray[Any]], outputs: int) -> NDArray[np.float32]:
     """Return the cells' coefficients (slots, outputs, rules), a view."""
-    rules, A = held["BINNING_WEIGHTS"].shape[1], held["BINNING_CELLS"]
-    return A[:, : rules * outputs].reshape(len(A), outputs, rules)
+    A = arrays["BINNING_CELLS"]
+    return A[:, : RULES * outputs].reshape(len(A), outputs, RULES)
 
 
-def squares(held: Mapping[str, NDArray[Any]], room: int) -> NDArray[np.float32]:
+def squares(arrays: Mapping[str, NDArray[Any]], room: int) -> NDArray[np.float32]:
     """Return the cells' sums of squared slopes (slots, rules), a view."""
-    rules = held["BINNING_WEIGHTS"].shape[1]
-    found: NDArray[np.float32] = held["BINNING_CELLS"][:, rules * room : rules * (room + 1)]
+    found: NDArray[np.float32] = arrays["BINNING_CELLS"][:, RULES * room : RULES * (room + 1)]
     return found
 
 
-def without_room(held: Mapping[str, NDArray[Any]], outputs: int, room: int) -> NDArray[np.float32]:
+def without_room(
+    arrays: Mapping[str, NDArray[Any]], outputs: int, room: int
+) -> NDArray[np.float32]:
     """Return the cells as they are where there is room for no more outputs."""
-    rules, A = held["BINNING_WEIGHTS"].shape[1], held["BINNING_CELLS"]
+    A, used = arrays["BINNING_CELLS"], RULES * outputs
     found = np.zeros((len(A), line(outputs)), np.float32)
-    found[:, : rules * outputs] = A[:, : rules * outputs]
-    found[:, rules * outputs : rules * (outputs + 1)] = squares(held, room)
+    found[:, :used], found[:, used : used + RULES] = A[:, :used], squares(arrays, room)
     return found
 
 
-def restart(held: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float) -> None:
+def restart(arrays: Mapping[str, NDArray[Any]], room: int, rule: int, kept: float) -> None:
     """Erase a rule's numbers in all cells; the part `kept` of other squared slopes stays.
 
     `room` is for how many outputs there is room.
     """
-    loops.binning.restart(held["BINNING_CELLS"], room, rule, np.float32(kept))
-    held["BINNING_WEIGHTS"][:, rule] = 1.0
+    loops.binning.restart(arrays["BINNING_CELLS"], room, rule, np.float32(kept))
+    arrays["BINNING_WEIGHTS"][:, rule] = 1.0
 
 
 def aligned(rows: int, columns: int) -> NDArray[np.float32]:

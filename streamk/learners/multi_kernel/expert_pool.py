@@ -92,27 +92,25 @@ SPACED = {
 """Axis of the outputs of arrays with rows to spare; cells of random binning have room, too."""
 
 
-def fitted(held: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+def fitted(
+    allocated: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]
+) -> dict[str, NDArray[Any]]:
     """Return arrays of such sizes, views of the beginnings of those with room for more.
 
     Parameters
     ----------
-    held : mapping of str to array
+    allocated : mapping of str to array
         All arrays of a pool by their places, with room.
     sizes : mapping of str to int
         See `streamk.backends.pool_arrays`.
     """
-    found = dict(held)
+    found = dict(allocated)
     for each in pool_arrays.ARRAYS:
-        array = held.get(each.name.upper())
+        array = allocated.get(each.name.upper())
         if array is not None and array.shape != each.lengths(sizes):
-            found[each.name.upper()] = _beginning(array, each.lengths(sizes))
+            shape = each.lengths(sizes)
+            found[each.name.upper()] = array.reshape(-1)[: math.prod(shape)].reshape(shape)
     return found
-
-
-def _beginning(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the beginning of an array in another shape."""
-    return array.reshape(-1)[: int(np.prod(shape))].reshape(shape)
 
 
 def sizes_of(
@@ -162,21 +160,21 @@ class PoolTable:
 
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
-        self.held: dict[str, NDArray[Any]] = {}
+        self.allocated: dict[str, NDArray[Any]] = {}
         """The arrays with room for outputs that are still to come."""
         self.sizes: dict[str, int] = {}
         self._workspaces: list[Workspace] = []
 
     def _lay_out(self) -> None:
         """Put the arrays side by side, and write sizes and addresses into the table."""
-        self.held = side_by_side(self.arrays)
+        self.allocated = side_by_side(self.arrays)
         at = loops.slot
         self._table = np.zeros(at.SIZE, dtype=np.int64)
         self._fit()
 
     def _fit(self) -> None:
         """Take the arrays for the outputs that there are."""
-        self.arrays = fitted(self.held, self.sizes)
+        self.arrays = fitted(self.allocated, self.sizes)
         self.__dict__.pop("table", None)  # which is of another one
         self._point()
 
@@ -185,7 +183,7 @@ class PoolTable:
 
         The `fresh` arrays take the place of those of the same names.
         """
-        self.held = self.held | side_by_side(fresh)
+        self.allocated = self.allocated | side_by_side(fresh)
         self.sizes = pool_arrays.derived(self.sizes | {"OUTPUTS": classes, "CLASSES": classes})
         self._table, self._workspaces = self._table.copy(), []
         self._table[loops.slot.MIXED_IS_CURRENT] = 0
@@ -193,7 +191,7 @@ class PoolTable:
 
     def replace(self, **fresh: NDArray[Any]) -> None:
         """Take arrays in the place of those of the same names, for the same outputs."""
-        self.held = self.held | side_by_side(fresh)
+        self.allocated = self.allocated | side_by_side(fresh)
         self._fit()
 
     def _point(self) -> None:
@@ -238,7 +236,7 @@ class PoolTable:
     @property
     def nbytes(self) -> int:
         """Memory of all arrays, in bytes."""
-        return sum(array.nbytes for array in self.held.values())
+        return sum(array.nbytes for array in self.allocated.values())
 
 
 class Workspace:
@@ -425,7 +423,7 @@ class ExpertPool(PoolTable):
             found, self.cells_of, self.most_cells, len(self.keys)
         )
         self.arrays.update(arrays)
-        self.held.update(arrays)
+        self.allocated.update(arrays)
         self.sizes["BINNING_MEMBERS"] = len(found.columns)
 
     @property
@@ -453,11 +451,6 @@ class ExpertPool(PoolTable):
         """The number of each expert's bank; external experts have one each, after all others."""
         external = range(len(self.external_names))
         return banks.banks_of(self.sizes) + [len(BANKS) + place for place in external]
-
-    @property
-    def has_losses(self) -> bool:
-        """There are losses since the last review."""
-        return bool(self.arrays["BANK_COSTS"][loops.mixture.EVENTS])
 
     def external_gains(self) -> NDArray[np.float64]:
         """Return by how much external experts were worth their time since this was asked last.
@@ -531,7 +524,7 @@ class ExpertPool(PoolTable):
     def add_cells(self, most: int) -> None:
         """Give tables more cells, up to so many, if they do not have them."""
         if most > self.most_cells:
-            found = binning_tables.unfolded(self.held, self.cells_of, self.most_cells, most)
+            found = binning_tables.unfolded(self.allocated, self.cells_of, self.most_cells, most)
             self.most_cells = most
             self.sizes["BINNING_SLOTS"] = len(found["BINNING_CELLS"])
             self.replace(**found)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import BINARY, CLASSES, NUMBERS, OUTERMOST
+from streamk.backends import BINARY, CLASSES, NUMBERS, OUTERMOST, loops
 from streamk.backends.threads import one_blas_thread
 from streamk.learners.common.classes import Classes
 from streamk.learners.multi_kernel import binning_tables, pool_growth
@@ -79,7 +79,8 @@ def merge(
     columns.scale, targets.label_scale = target.scale, copy.deepcopy(target.labels)
     mixture.use_pool(target.pool, columns, classes.labels)
     mixture.restart_if_woken()
-    if mixture.n_events // REVIEW_EVERY > before // REVIEW_EVERY and target.pool.has_losses:
+    since_review = target.pool.arrays["BANK_COSTS"][loops.mixture.EVENTS]
+    if mixture.n_events // REVIEW_EVERY > before // REVIEW_EVERY and since_review:
         mixture.review()
 
 

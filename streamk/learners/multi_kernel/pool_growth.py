@@ -129,9 +129,9 @@ def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
     All is as `successor` leaves it. What changes its place is copied, so that the other pool may
     still forecast.
     """
-    shares = [name for name in ("SHARES", "OWN_SHARES") if name in old.held]
+    shares = [name for name in ("SHARES", "OWN_SHARES") if name in old.allocated]
     names = ("CONSTANT_LEVELS", "WINDOW_Z", "WINDOW_Y", *shares, "BANK_COSTS")
-    new.widen(new.classes, **{name: np.zeros_like(old.held[name]) for name in names})
+    new.widen(new.classes, **{name: np.zeros_like(old.allocated[name]) for name in names})
     columns, order = np.arange(len(old.keys)), list(range(old.classes))
     for name in shares:
         sums = old.arrays[name].sum(axis=1, keepdims=True)
@@ -387,7 +387,8 @@ def _most_cells(cells_of: NDArray[np.int64], slots: int, n_events: int) -> int:
 
 def _window(window: Any, rows: int) -> tuple[int, int]:
     """Return how many events a window of so many rows has, and the row that the next one takes."""
-    values = dict(zip(("count", "next"), window, strict=False)) if _is_pair(window) else {}
+    pair = window if isinstance(window, list) and len(window) == 2 else ()
+    values = dict(zip(("count", "next"), pair, strict=False))
     events = count(values, "count", f"the window of {OWNER}")
     following = count(values, "next", f"the window of {OWNER}")
     if events > rows or following >= rows or (events < rows and following != events):
@@ -396,10 +397,6 @@ def _window(window: Any, rows: int) -> tuple[int, int]:
             f"{following}: 'window' of {OWNER}"
         )
     return events, following
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2
 
 
 def _check_together(arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> None:

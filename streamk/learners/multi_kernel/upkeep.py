@@ -49,11 +49,19 @@ class Upkeep:
 
     def arguments(self, events: int) -> tuple[Any, ...]:
         """Return those of `event.predict_then_learn` for reviews, after so many events."""
-        return events % REVIEW_EVERY, REVIEW_EVERY, self._drift, self._trials, _limits()
+        return (
+            events % REVIEW_EVERY,
+            REVIEW_EVERY,
+            self._drift,
+            self._trials,
+            (ALARM, TRIAL, _SHORTEST),
+        )
 
     def review(self, pool: ExpertPool, events: int) -> None:
         """Look at the last `REVIEW_EVERY` of so many events of a pool."""
-        found = loops.reviews.review(pool.table, self._drift, self._trials, _limits())
+        found = loops.reviews.review(
+            pool.table, self._drift, self._trials, (ALARM, TRIAL, _SHORTEST)
+        )
         self.act_on(found, pool, events)
 
     def join(self, other: Upkeep, share: float) -> None:
@@ -96,7 +104,3 @@ class Upkeep:
         self._drift[...] = found["drift"]
         self._trials[...] = found["trials"]
         self.alarms = int(found["alarms"][0])
-
-
-def _limits() -> tuple[float, float, float]:
-    return ALARM, TRIAL, _SHORTEST
