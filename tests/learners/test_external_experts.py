@@ -167,7 +167,7 @@ def test_damaged_guests_are_refused(change: dict[str, Any]) -> None:
         MultiKernel.from_state(State(header, state.arrays))
 
 
-@pytest.mark.parametrize("part", ["initial-0", "learner-0"])
+@pytest.mark.parametrize("part", ["fresh-0", "learner-0"])
 def test_guests_of_no_known_type_are_refused(part: str) -> None:
     state = ExternalExperts([nystrom("two")], is_classifier=True).state()
     parts: Any = state.header["parts"]

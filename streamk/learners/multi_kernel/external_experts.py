@@ -392,7 +392,7 @@ class ExternalExperts:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         parts = {f"learner-{n}": learner.state() for n, learner in enumerate(self._learners)}
-        parts |= {f"initial-{n}": state for n, state in enumerate(self._initial_states)}
+        parts |= {f"fresh-{n}": state for n, state in enumerate(self._initial_states)}
         header: dict[str, JSON] = {
             "type": self.TYPE,
             "learners": len(self),
@@ -416,7 +416,7 @@ class ExternalExperts:
         places = range(count(header, "learners", _OWNER, least=1))
         with reading(_OWNER):
             how = placings if len(placings) == len(places) else [{} for _ in places]
-            initial = [restored(state.child(f"initial-{n}"), **how[n]) for n in places]
+            initial = [restored(state.child(f"fresh-{n}"), **how[n]) for n in places]
             external_experts = cls(initial, is_classifier=is_classifier)
             external_experts._learners = [
                 _as_expert(restored(state.child(f"learner-{n}"), **how[n])) for n in places

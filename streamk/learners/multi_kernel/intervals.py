@@ -103,8 +103,8 @@ class ErrorQuantiles:
         spread, own = loops.spread, self._arrays
         learned = own["size"], own["tracked"], own["weights"], own["correction"]
         found, row = np.empty((len(scores), len(levels))), np.empty(len(spread.LEVELS))
-        for n, row in enumerate(scores):
-            apart = spread.disagreement(row, weights)
+        for n, one in enumerate(scores):
+            apart = spread.disagreement(one, weights)
             spread.quantiles(apart, *learned, row)
             found[n] = np.interp(levels, spread.LEVELS, row)
         return found
