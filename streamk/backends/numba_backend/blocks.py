@@ -17,117 +17,84 @@ its own would wait for a line of memory for each, where moving reads and writes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from streamk.backends import LANES
-from streamk.backends.jit.compiling import compiled, compiling, copy
-from streamk.backends.jit.vectors import Emitter, emitted
+from streamk.backends.jit.compiling import compiled, compiling, copy, part
+from streamk.backends.jit.lanes import (
+    fma,
+    load,
+    load_first,
+    prefetch,
+    repeated,
+    store,
+    summed,
+)
 
 _reordered = compiling(nogil=True, fastmath={"contract", "reassoc"})
 _STREAMS = 4
-"""Parts of a chunk that are read at once; a power of two."""
+"""Parts of a chunk that are read at once."""
 _AHEAD = 16
 """Numbers of a cluster, two lines of memory, that are asked for before it is their turn."""
 
-_Load = Callable[[Any], Any]
-_Step = Callable[[Emitter, list[Any], Any, list[Any], Any], None]
+
+@part
+def _add_rows(W: Any, at: Any, rows: Any, k: Any, v: Any, sums: Any) -> None:
+    """Add the rows of a chunk, each times the number of its point, to those of the columns."""
+    apart = rows // _STREAMS
+    for r in range(apart):
+        a = at + r * k
+        b, c, d = a + apart * k, a + 2 * apart * k, a + 3 * apart * k
+        for j in range(0, k, LANES):
+            total, left = load(sums, j), k - j
+            total = fma(_some(W, a + j, left), v[r], total)
+            total = fma(_some(W, b + j, left), v[r + apart], total)
+            total = fma(_some(W, c + j, left), v[r + 2 * apart], total)
+            total = fma(_some(W, d + j, left), v[r + 3 * apart], total)
+            store(total, sums, j)
+    for r in range(apart * _STREAMS, rows):
+        for j in range(0, k, LANES):
+            store(fma(_some(W, at + r * k + j, k - j), v[r], load(sums, j)), sums, j)
 
 
-def _by_columns(
-    e: Emitter, k: Any, carried: list[Any], add: Callable[[Any, _Load, list[Any]], list[Any]]
-) -> list[Any]:
-    """Emit a pass over k columns, a vector of them at a time, that hands values on.
-
-    `add` takes the first column, what loads that vector of a row (0 after the last column), and
-    the values.
-    """
-    b = e.builder
-    rest = b.urem(k, e.size(e.lanes))
-    done = b.sub(k, rest)
-
-    def whole(i: Any, values: list[Any]) -> list[Any]:
-        at = b.mul(i, e.size(e.lanes))
-        return add(at, lambda row: e.load(e.at(row, at)), values)
-
-    def last(_: Any, values: list[Any]) -> list[Any]:
-        return add(done, lambda row: e.load_some(e.at(row, done), 0, rest), values)
-
-    carried = e.loop(b.udiv(k, e.size(e.lanes)), carried, whole)
-    return e.loop(b.zext(b.icmp_signed(">", rest, e.size(0)), rest.type), carried, last)
-
-
-def _emit_add(e: Emitter, rows: list[Any], k: Any, points: list[Any], columns: Any) -> None:
-    """Add rows, each times the number of its point, to those of the columns."""
-    factors = [e.splat(e.builder.load(point)) for point in points]
-
-    def add(at: Any, load: _Load, _: list[Any]) -> list[Any]:
-        place = e.at(columns, at)
-        total = e.load(place)
-        for row, factor in zip(rows, factors, strict=True):
-            total = e.fma(load(row), factor, total)
-        e.store(total, place)
-        return []
-
-    _by_columns(e, k, [], add)
+@part
+def _dot_rows(W: Any, at: Any, rows: Any, k: Any, out: Any, u: Any) -> None:
+    """Write the products of the rows of a chunk with the numbers of the columns."""
+    apart = rows // _STREAMS
+    for i in range(apart):
+        a = at + i * k
+        b, c, d = a + apart * k, a + 2 * apart * k, a + 3 * apart * k
+        p = repeated(0.0)
+        q, r, s = p, p, p
+        for j in range(0, k, LANES):
+            left = k - j
+            numbers = _some(u, j, left)
+            p = fma(_some(W, a + j, left), numbers, p)
+            q = fma(_some(W, b + j, left), numbers, q)
+            r = fma(_some(W, c + j, left), numbers, r)
+            s = fma(_some(W, d + j, left), numbers, s)
+        out[i], out[i + apart] = summed(p), summed(q)
+        out[i + 2 * apart], out[i + 3 * apart] = summed(r), summed(s)
+    for i in range(apart * _STREAMS, rows):
+        p = repeated(0.0)
+        for j in range(0, k, LANES):
+            p = fma(_some(W, at + i * k + j, k - j), _some(u, j, k - j), p)
+        out[i] = summed(p)
 
 
-def _emit_dot(e: Emitter, rows: list[Any], k: Any, points: list[Any], columns: Any) -> None:
-    """Write products of rows with the numbers of the columns into those of the points."""
-
-    def add(_: Any, load: _Load, totals: list[Any]) -> list[Any]:
-        numbers = load(columns)
-        return [e.fma(load(row), numbers, t) for row, t in zip(rows, totals, strict=True)]
-
-    totals = e.totals(_by_columns(e, k, [e.constant(0.0)] * len(rows), add))
-    for i, point in enumerate(points):
-        e.builder.store(e.builder.extract_element(totals, e.size(i)), point)
-
-
-def _streamed(step: _Step) -> Any:
-    """Return the intrinsic that does a step with all rows of a chunk, some at a time.
-
-    Its arguments are the chunk's numbers, rows and columns, and the numbers of its points and of
-    its columns; a vector may be stored where the last column is.
-    """
-
-    @emitted()
-    def streamed(builder: Any, W: Any, rows: Any, k: Any, points: Any, columns: Any) -> None:
-        """Do the step with all rows of a chunk."""
-        e = Emitter(builder, ir.DoubleType())
-        apart = builder.udiv(rows, e.size(_STREAMS))
-
-        def do(first: Any, count: int) -> list[Any]:
-            numbers = [e.offset((first, e.size(1)), (e.size(i), apart)) for i in range(count)]
-            at = [e.at(W, builder.mul(number, k)) for number in numbers]
-            step(e, at, k, [e.at(points, number) for number in numbers], columns)
-            return []
-
-        e.loop(apart, [], lambda r, _: do(r, _STREAMS))
-        done = builder.mul(apart, e.size(_STREAMS))
-        e.loop(builder.sub(rows, done), [], lambda r, _: do(builder.add(done, r), 1))
-
-    return streamed
-
-
-_add_rows, _dot_rows = _streamed(_emit_add), _streamed(_emit_dot)
-
-
-@emitted()
-def _ask(builder: Any, numbers: Any, place: Any) -> None:
-    """Ask for what is `_AHEAD` of a place, where a later number of the same cluster is."""
-    e = Emitter(builder, ir.DoubleType())
-    e.prefetch(e.at(numbers, builder.add(place, e.size(_AHEAD))))
+@part
+def _some(A: Any, at: Any, left: Any) -> Any:
+    """Return the vector at a place of a row of which so many numbers are left."""
+    return load(A, at) if left >= LANES else load_first(A, at, left)
 
 
 @compiled
 def scatter(v: Any, places: Any, out: Any) -> None:
     """Write each number to its place (uint32) in `out`: that of its point's row in W."""
     for i in range(len(v)):
-        _ask(out, np.int64(places[i]))
+        prefetch(out, np.int64(places[i]) + _AHEAD)
         out[places[i]] = v[i]
 
 
@@ -135,7 +102,7 @@ def scatter(v: Any, places: Any, out: Any) -> None:
 def gather(v: Any, places: Any, out: Any) -> None:
     """Write the numbers at the places (uint32) into `out`."""
     for i in range(len(out)):
-        _ask(v, np.int64(places[i]))
+        prefetch(v, np.int64(places[i]) + _AHEAD)
         out[i] = v[places[i]]
 
 
@@ -151,7 +118,7 @@ def down(values: Any, chunks: Any, v: Any, parts: Any) -> None:
     for c in range(len(chunks)):
         at, row, rows, k = chunks[c]
         sums[:] = 0.0
-        _add_rows(values[at:], rows, k, v[row:], sums)
+        _add_rows(values, at, rows, k, v[row:], sums)
         copy(sums, parts[c, :k])
 
 
@@ -163,7 +130,7 @@ def up(values: Any, chunks: Any, u: Any, starts: Any, out: Any) -> None:
     """
     for c in range(len(chunks)):
         at, row, rows, k = chunks[c]
-        _dot_rows(values[at:], rows, k, out[row:], u[starts[c] :])
+        _dot_rows(values, at, rows, k, out[row:], u[starts[c] :])
 
 
 @_reordered

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import GROUP, LANES, Functions, KernelNumbers, sum_factor
-from streamk.backends.jit.compiling import compiled, copy, exact, exact_part, short
-from streamk.backends.jit.vectors import Emitter, emitted
+from streamk.backends.jit.compiling import compiled, copy, exact, exact_part, part, short
+from streamk.backends.jit.lanes import fma, load, repeated, summed
 from streamk.backends.numba_backend.learning import _missed_by
 from streamk.backends.numba_backend.pairwise import _pairwise, multiply, of_sums, sums, with_columns
 
@@ -78,34 +78,27 @@ def _expand(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: A
                         out[r + i, q * GROUP + o] += spare[i * GROUP + o]
 
 
-@emitted()
-def _weigh(builder: Any, K: Any, A: Any, s: Any, k: Any, a: Any, row: Any, tiles: Any) -> None:
-    """Write the sum over some tiles of one row's kernels times the coefficients of an output.
+@part
+def _weigh(K: Any, A: Any, k: Any, a: Any, row: Any, tiles: Any) -> Any:
+    """Return the sum over some tiles of one row's kernels times the coefficients of an output.
 
     The row's kernels with the first tile begin at number k of K, those with the next one `row`
-    further; the coefficients at a of A, one tile after the other. Lanes are summed up at last, and
-    the sum is written to the first place of s.
+    further; the coefficients at a of A, one tile after the other. Lanes are summed up at last.
     """
-    e = Emitter(builder, K.type.pointee)
-    places = range(0, GROUP, LANES)
-    first, other = e.at(K, k), e.at(A, a)
-
-    def add(i: Any, totals: list[Any]) -> list[Any]:
-        x, y = e.at(first, e.offset((i, row))), e.at(other, e.offset((i, e.size(GROUP))))
-        each = zip(places, totals, strict=True)
-        return [e.fma(e.load(x, place), e.load(y, place), total) for place, total in each]
-
-    total, *more = e.loop(tiles, [e.constant(0.0) for _ in places], add)
-    for one in more:
-        total = builder.fadd(total, one)
-    builder.store(builder.extract_element(e.totals([total]), e.size(0)), s)
+    p = repeated(K.dtype.type(0.0))
+    q = p
+    for i in range(tiles):
+        x, y = k + i * row, a + i * GROUP
+        p = fma(load(K, x), load(A, y), p)
+        q = fma(load(K, x + LANES), load(A, y + LANES), q)
+    return summed(p + q)
 
 
 @compiled
 def _expand_each(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, out: Any) -> None:
     """Do it for few outputs, each by itself: centers stay in the lanes until a sum is there."""
     (n, d), groups, (outputs, slots) = X.shape, laid.shape[0], A.shape
-    rows, flat, s = min(n, _ROWS), A.reshape(-1), np.empty(1, X.dtype)
+    rows = min(n, _ROWS)
     K, spare = np.empty(_TILES * rows * GROUP, X.dtype), np.empty(rows * GROUP, X.dtype)
     for r in range(0, n, rows):
         count = min(rows, n - r)
@@ -119,8 +112,7 @@ def _expand_each(code: Any, parameter: Any, f: Any, X: Any, laid: Any, A: Any, o
             for i in range(count):
                 for o in range(outputs):
                     a = o * slots + g * GROUP
-                    _weigh(K, flat, s, i * GROUP, a, rows * GROUP, tiles)
-                    out[r + i, o] += s[0]
+                    out[r + i, o] += _weigh(K, A, i * GROUP, a, rows * GROUP, tiles)
 
 
 @short

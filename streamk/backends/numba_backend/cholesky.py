@@ -34,42 +34,31 @@ import numpy as np
 
 from streamk.backends import GROUP, LANES
 from streamk.backends.jit.compiling import compiled, copy, part
-from streamk.backends.jit.vectors import Emitter, emitted
+from streamk.backends.jit.lanes import fma, load, store, summed
 from streamk.backends.numba_backend.pairwise import multiply
 
 ROWS = 8
 """Unknowns of a group's systems whose sums over all earlier ones are made together."""
 
 
-@emitted()
-def _add_rows(
-    builder: Any, S: Any, s: Any, v: Any, at: Any, by: Any, s_at: Any, chunks: Any
-) -> None:
+@part
+def _add_rows(S: Any, s: Any, v: Any, at: Any, by: Any, s_at: Any, size: Any) -> None:
     """Add to consecutive sums the multiples of LANES rows, one row after the other.
 
-    The rows' numbers begin at `at` in S and lie `by` apart, the sums at `s_at`; there are `chunks`
-    times LANES of them. v holds the factors.
+    The rows' numbers begin at `at` in S and lie `by` apart, the sums at `s_at`; their number is
+    rounded up to LANES. v holds the factors.
     """
-    e = Emitter(builder, S.type.pointee)
-    splats = [e.splat(builder.load(e.at(v, e.size(i)))) for i in range(LANES)]
-    first = [e.at(S, e.offset((at, e.size(1)), (by, e.size(i)))) for i in range(LANES)]
-
-    def add(chunk: Any, _: list[Any]) -> list[Any]:
-        offset = e.offset((chunk, e.size(LANES)))
-        place = e.at(e.at(s, s_at), offset)
-        total = e.load(place)
-        for row, factor in zip(first, splats, strict=True):
-            total = e.fma(e.load(e.at(row, offset)), factor, total)
-        e.store(total, place)
-        return []
-
-    e.loop(chunks, [], add)
+    for first in range(0, size, LANES):
+        total = load(s, s_at + first)
+        for i in range(LANES):
+            total = fma(load(S, at + i * by + first), v[i], total)
+        store(total, s, s_at + first)
 
 
 @part
 def solve_one(S: Any, size: Any, k: Any, s: Any) -> None:
     """Turn k into ``L^-1 k``; `s` is room, as many numbers as S has rows."""
-    flat, stride, v = S.reshape(-1), S.shape[1], np.empty(LANES)
+    stride, v = S.shape[1], np.empty(LANES)
     s[:] = 0.0
     for first in range(0, size, LANES):
         stop = min(size, first + LANES)
@@ -80,14 +69,13 @@ def solve_one(S: Any, size: Any, k: Any, s: Any) -> None:
             k[i] = (k[i] - sum_) / row[i]
         if stop < size:
             copy(k[first:stop], v)
-            chunks = (size - stop + LANES - 1) // LANES
-            _add_rows(flat, s, v, first * stride + stop, stride, stop, chunks)
+            _add_rows(S, s, v, first * stride + stop, stride, stop, size - stop)
 
 
 @part
 def solve_one_back(S: Any, size: Any, k: Any, s: Any) -> None:
     """Turn k into ``L^-T k``."""
-    flat, stride, v = S.reshape(-1), S.shape[1], np.zeros(LANES)
+    stride, v = S.shape[1], np.zeros(LANES)
     s[:] = 0.0
     for first in range((size - 1) // LANES * LANES, -1, -LANES):
         stop = min(size, first + LANES)
@@ -99,7 +87,7 @@ def solve_one_back(S: Any, size: Any, k: Any, s: Any) -> None:
             v[first + LANES - 1 - i] = k[i]
         # The factors of rows that the last block lacks are still 0.
         last = (first + LANES - 1) * stride
-        _add_rows(flat, s, v, last, -stride, 0, first // LANES)
+        _add_rows(S, s, v, last, -stride, 0, first)
 
 
 @part
@@ -156,17 +144,16 @@ def _remove_row(S: Any, size: Any, j: Any, cosines: Any, sines: Any) -> None:
 
 @compiled
 def _residual(S: Any, size: Any, W: Any) -> Any:
-    flat, stride, v = S.reshape(-1), S.shape[1], np.empty(LANES)
+    stride, v = S.shape[1], np.empty(LANES)
     worst, row = 0.0, np.empty(S.shape[0])
     for i in range(size):
         row[:] = 0.0
         start = i // LANES * LANES
-        chunks = (size - start + LANES - 1) // LANES
         for first in range(0, i + 1, LANES):
             stop = min(i + 1, first + LANES)
             v[:] = 0.0
             copy(S[i, first:stop], v[: stop - first])
-            _add_rows(flat, row, v, first * stride + start, stride, start, chunks)
+            _add_rows(S, row, v, first * stride + start, stride, start, size - start)
         for c in range(i, size):
             worst = max(worst, abs(row[c] - W[i, c]))
     return worst
@@ -416,25 +403,13 @@ def _backward(panel: Any, at: Any, A: Any) -> None:
                 _subtract(K, T[c : c + _TILE])
 
 
-@emitted()
-def _products(builder: Any, P: Any, p: Any, x: Any, K: Any, chunks: Any) -> None:
-    """Write the products of columns of a group with x (GROUP,) to K.
-
-    The columns begin at p in P; there are `chunks` times LANES of them.
-    """
-    e = Emitter(builder, P.type.pointee)
-    low, high = e.load(x), e.load(x, LANES)
-
-    def write(chunk: Any, _: list[Any]) -> list[Any]:
-        columns = e.at(P, e.offset((p, e.size(1)), (chunk, e.size(LANES * GROUP))))
-        each = []
-        for place in range(0, LANES * GROUP, GROUP):
-            own = builder.fmul(e.load(columns, place), low)
-            each.append(e.fma(e.load(columns, place + LANES), high, own))
-        e.store(e.totals(each), e.at(K, e.offset((chunk, e.size(LANES)))))
-        return []
-
-    e.loop(chunks, [], write)
+@part
+def _products(P: Any, p: Any, x: Any, K: Any, columns: Any) -> None:
+    """Write the products of columns of a group, from p in P on, with x (GROUP,) to K."""
+    low, high = load(x, 0), load(x, LANES)
+    for c in range(columns):
+        at = p + c * GROUP
+        K[c] = summed(fma(load(P, at + LANES), high, load(P, at) * low))
 
 
 @compiled
@@ -446,10 +421,10 @@ def _backward_narrow(panel: Any, at: Any, A: Any) -> None:
         stop = t + GROUP
         for q in range(outputs):
             copy(A[0, t:stop, q], x)
-            _products(P, g * by + t * GROUP, x, K, GROUP // LANES)
+            _products(P, g * by + t * GROUP, x, K, GROUP)
             copy(K, x)
             copy(x, A[0, t:stop, q])
-            _products(P, g * by, x, K, t // LANES)
+            _products(P, g * by, x, K, t)
             for c in range(t):
                 A[0, c, q] -= K[c]
 

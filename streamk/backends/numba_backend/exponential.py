@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 
 from streamk.backends.jit.compiling import part
+from streamk.backends.jit.lanes import operation, widest
 from streamk.backends.jit.parts import overload
+from streamk.backends.jit.vectors import Emitter
 
 
 def decayed(x: Any) -> Any:
@@ -95,3 +98,23 @@ def exponential(x: Any) -> Any:
     by itself; callers take its instructions in as they are.
     """
     return decayed(x)
+
+
+def _emit_vector(e: Emitter, x: Any) -> Any:
+    b, c, kind = e.builder, SINGLE, ir.VectorType(ir.IntType(32), e.lanes)
+    shifted = e.fma(x, e.constant(c.turns), e.constant(c.big))
+    n = b.fsub(shifted, e.constant(c.big))
+    r = e.fma(n, e.constant(-c.low), e.fma(n, e.constant(-c.high), x))
+    g = e.constant(c.polynomial[-1])
+    for coefficient in c.polynomial[-2::-1]:
+        g = e.fma(g, r, e.constant(coefficient))
+    bits = b.shl(b.bitcast(shifted, kind), ir.Constant(kind, [c.shift] * e.lanes))
+    power = b.bitcast(b.add(bits, ir.Constant(kind, [c.bias] * e.lanes)), e.vector)
+    value = b.fmul(b.fadd(e.fma(b.fmul(g, r), r, r), e.constant(1.0)), power)
+    return b.select(b.fcmp_ordered("<", x, e.constant(c.least)), e.constant(0.0), value)
+
+
+@operation(widest, _emit_vector)
+def decayed_vector(x: Any) -> Any:
+    """Return what `decayed` does for each number of a vector, in single precision."""
+    return np.where(x < np.float32(SINGLE.least), np.float32(0.0), np.exp(x))

@@ -9,133 +9,83 @@ index for being negative, which takes as long as a small model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
 
 from streamk.backends import FARTHEST_LOCAL, LANES, Array, LocalKernels, filled
 from streamk.backends.jit.compiling import compiling, parts
-from streamk.backends.jit.vectors import Emitter, emitted
-from streamk.backends.numba_backend.exponential import SINGLE
+from streamk.backends.jit.lanes import fma, greatest, load, repeated, store, summed, where
+from streamk.backends.numba_backend.exponential import decayed_vector
 
-_LEAST = -(2.0**127)
-_FLOAT = ir.FloatType()
-
-
-def _decayed(e: Emitter, x: Any) -> Any:
-    """Return exp(x) of x <= 0, 0 where it is below normal, see `exponential`."""
-    b, c = e.builder, SINGLE
-    shifted = e.fma(x, e.constant(c.turns), e.constant(c.big))
-    n = b.fsub(shifted, e.constant(c.big))
-    r = e.fma(n, e.constant(-c.high), x)
-    r = e.fma(n, e.constant(-c.low), r)
-    g = e.constant(c.polynomial[-1])
-    for coefficient in c.polynomial[-2::-1]:
-        g = e.fma(g, r, e.constant(coefficient))
-    whole = ir.VectorType(ir.IntType(32), e.lanes)
-    bits = b.shl(b.bitcast(shifted, whole), ir.Constant(whole, [c.shift] * e.lanes))
-    power = b.bitcast(b.add(bits, ir.Constant(whole, [c.bias] * e.lanes)), e.vector)
-    value = b.fmul(b.fadd(e.fma(b.fmul(g, r), r, r), e.constant(1.0)), power)
-    return b.select(b.fcmp_ordered("<", x, e.constant(c.least)), e.constant(0.0), value)
-
-
-@emitted()
-def affine(
-    builder: Any, w: Any, M: Any, at: Any, bias: Any, out: Any, to: Any, rows: Any, vectors: Any
-) -> None:
-    """Write M[bias] and on, and the rows of the matrix from M[at] on, times w, to out[to] and on.
-
-    A row, and the sum, has so many vectors of LANES numbers.
-    """
-    e = Emitter(builder, _FLOAT)
-    stride = builder.mul(vectors, e.size(LANES))
-
-    def vector(v: Any, _: Any) -> list[Any]:
-        """Sum the rows, times their weights, in the columns of one vector."""
-        first = builder.mul(v, e.size(LANES))
-
-        def add(row: Any, total: Any) -> Any:
-            place = e.at(e.at(M, at), builder.add(builder.mul(row, stride), first))
-            weight = e.splat(builder.load(e.at(w, row)))
-            return e.fma(weight, e.load(place), total)
-
-        start = e.load(e.at(e.at(M, bias), first))
-        e.store(e.summed(rows, add, start), e.at(e.at(out, to), first))
-        return []
-
-    e.loop(vectors, [], vector)
-
-
-@emitted(types.float32)
-def dot(builder: Any, a: Any, M: Any, at: Any, vectors: Any) -> Any:
-    """Return the inner product of a and of the numbers from M[at] on, of so many vectors."""
-    return _summed(builder, a, M, at, vectors, lambda x: x)
-
-
-@emitted(types.float32)
-def squares(builder: Any, a: Any, M: Any, at: Any, vectors: Any) -> Any:
-    """Return the sum of the squares of a, times the numbers from M[at] on."""
-    return _summed(builder, a, M, at, vectors, lambda x: builder.fmul(x, x))
-
-
-def _summed(
-    builder: Any, a: Any, M: Any, at: Any, vectors: Any, factor: Callable[[Any], Any]
-) -> Any:
-    """Emit a sum of products, whose first factors are made of the numbers of a."""
-    e = Emitter(builder, _FLOAT)
-    right = e.at(M, at)
-
-    def add(v: Any, totals: list[Any]) -> list[Any]:
-        first = builder.mul(v, e.size(LANES))
-        return [e.fma(factor(e.load(e.at(a, first))), e.load(e.at(right, first)), totals[0])]
-
-    (total,) = e.loop(vectors, [e.constant(0.0)], add)
-    return builder.extract_element(e.totals([total]), e.size(0))
-
-
-@emitted()
-def exponentials(builder: Any, room: Any, vectors: Any, shift: Any) -> None:
-    """Put exp(min(x + shift, 0)) in the place of x, so many vectors."""
-    e = Emitter(builder, _FLOAT)
-    added, zero = e.splat(shift), e.constant(0.0)
-
-    def vector(v: Any, _: Any) -> list[Any]:
-        place = e.at(room, builder.mul(v, e.size(LANES)))
-        x = builder.fadd(e.load(place), added)
-        e.store(_decayed(e, builder.select(builder.fcmp_ordered("<", x, zero), x, zero)), place)
-        return []
-
-    e.loop(vectors, [], vector)
-
-
-@emitted(types.float32)
-def maximum(builder: Any, room: Any, at: Any, vectors: Any) -> Any:
-    """Return the greatest of so many vectors of numbers from room[at] on."""
-    e = Emitter(builder, _FLOAT)
-    numbers = e.at(room, at)
-
-    def greater(a: Any, b: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(">", a, b), a, b)
-
-    def look(v: Any, most: list[Any]) -> list[Any]:
-        return [greater(most[0], e.load(e.at(numbers, builder.mul(v, e.size(LANES)))))]
-
-    (most,) = e.loop(vectors, [e.constant(_LEAST)], look)
-    for stride in (8, 4, 2, 1):
-        most = greater(most, e.chosen(most, [lane ^ stride for lane in range(LANES)]))
-    return builder.extract_element(most, e.size(0))
-
-
+_LEAST = np.float32(-(2.0**127))
 _part = parts(fastmath={"contract"}, forceinline=True)
 _called = compiling(fastmath={"contract"})
 """It keeps the interpreter's lock, so that two threads never share its workspace."""
 _in_parallel = compiling(nogil=True, fastmath={"contract"})
 _MANY = 256
 """Rows from which on the interpreter's lock is let go."""
+
+
+@_part
+def _affine(w: Any, M: Any, at: Any, out: Any, to: Any, rows: Any, stride: Any) -> None:
+    """Write numbers and so many rows, all of M[at] and on, times 1 and w, to out[to] and on.
+
+    A row has `stride` numbers, a multiple of LANES.
+    """
+    zero, fours = np.float32(0.0), rows - rows % 4
+    for first in range(0, stride, LANES):
+        p, q = load(M, at + first), repeated(zero)
+        r, s = q, q
+        for i in range(0, fours, 4):  # one sum would wait for its last addition
+            place = at + first + (i + 1) * stride
+            p = fma(load(M, place), w[i], p)
+            q = fma(load(M, place + stride), w[i + 1], q)
+            r = fma(load(M, place + 2 * stride), w[i + 2], r)
+            s = fma(load(M, place + 3 * stride), w[i + 3], s)
+        p = (p + q) + (r + s)
+        for i in range(fours, rows):
+            p = fma(load(M, at + first + (i + 1) * stride), w[i], p)
+        store(p, out, to + first)
+
+
+@_part
+def _dot(a: Any, M: Any, at: Any, size: Any) -> Any:
+    """Return the inner product of a and the numbers from M[at] on, a multiple of LANES."""
+    total = repeated(np.float32(0.0))
+    for i in range(0, size, LANES):
+        total = fma(load(a, i), load(M, at + i), total)
+    return summed(total)
+
+
+@_part
+def _squares(a: Any, M: Any, at: Any, size: Any) -> Any:
+    """Return the sum of the squares of a, times the numbers from M[at] on."""
+    total = repeated(np.float32(0.0))
+    for i in range(0, size, LANES):
+        x = load(a, i)
+        total = fma(x * x, load(M, at + i), total)
+    return summed(total)
+
+
+@_part
+def _exponentials(room: Any, size: Any, shift: Any) -> None:
+    """Put exp(min(x + shift, 0)) in the place of x."""
+    zero = np.float32(0.0)
+    for i in range(0, size, LANES):
+        x = load(room, i) + shift
+        store(decayed_vector(where(x < zero, x, zero)), room, i)
+
+
+@_part
+def _greatest(room: Any, at: Any, size: Any) -> Any:
+    """Return the greatest of the numbers from room[at] on."""
+    most = repeated(_LEAST)
+    for i in range(0, size, LANES):
+        x = load(room, at + i)
+        most = where(most > x, most, x)
+    return greatest(most)
 
 
 def find_leaves(model: LocalKernels, X: Array, out: Array) -> None:
@@ -185,7 +135,7 @@ def _rescale(shift: Any, factor: Any, fill: Any, X: Any, i: Any, z: Any) -> Any:
 def _leaf(normals: Any, offsets: Any, children: Any, node: Any, z: Any) -> Any:
     wide = normals.shape[1]
     while node >= 0:
-        right = dot(z, normals, node * wide, wide // LANES) >= offsets[node]
+        right = _dot(z, normals, node * wide, wide) >= offsets[node]
         node = children[node, 1 if right else 0]
     return -1 - node
 
@@ -227,13 +177,12 @@ def _add_leaf(
     """Add the scores of the scaled event z by its leaf, times the weight, to row i of out."""
     m, p, q, at = leaves[leaf, 0], leaves[leaf, 1], leaves[leaf, 2], leaves[leaf, 3]
     pair, output = leaves[leaf, 4], leaves[leaf, 5]
-    vectors, some = (m + LANES - 1) // LANES, (q + LANES - 1) // LANES
-    wide = vectors * LANES
-    exponent = squares(z, numbers, at, len(z) // LANES)
+    wide, some = -(-m // LANES) * LANES, -(-q // LANES) * LANES
+    exponent = _squares(z, numbers, at, len(z))
     at += len(z)
-    affine(z, numbers, at + wide, at, room, 0, d, vectors)
+    _affine(z, numbers, at, room, 0, d, wide)
     at += (1 + d) * wide
-    exponentials(room, vectors, exponent)
+    _exponentials(room, wide, exponent)
     for n in range(p):
         room[wide + n] = room[pairs[pair + n, 0]] * room[pairs[pair + n, 1]]
     basis = wide + p
@@ -241,7 +190,7 @@ def _add_leaf(
     if out.shape[1] == 1:
         for n in range(basis, end):
             room[n] = 0.0
-        score = numbers[at] + dot(room, numbers, at + LANES, end // LANES)
+        score = numbers[at] + _dot(room, numbers, at + LANES, end)
         out[i, 0] += weight * score
         return
     missing = weight * absent[leaf]
@@ -250,8 +199,8 @@ def _add_leaf(
     if q == 1:  # the only one is the greatest, and its weights lie otherwise
         out[i, outputs[output]] -= missing
         return
-    affine(room, numbers, at + some * LANES, at, room, end, basis, some)
-    less = weight * maximum(room, end, some) + missing
+    _affine(room, numbers, at, room, end, basis, some)
+    less = weight * _greatest(room, end, some) + missing
     for k in range(q):
         out[i, outputs[output + k]] += weight * room[end + k] - less
 

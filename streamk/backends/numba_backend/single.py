@@ -20,7 +20,8 @@ from numba.extending import intrinsic
 from streamk import backends
 from streamk.backends import CHUNK, LANES, ROUNDS, Basis, Curve, Dense, Hadamard, Sizes, Steps
 from streamk.backends.jit.compiling import compiling, exact, parts
-from streamk.backends.jit.vectors import Emitter, carray, emitted
+from streamk.backends.jit.lanes import load, store
+from streamk.backends.jit.vectors import carray
 from streamk.backends.numba_backend import projection
 from streamk.backends.numba_backend.hadamard import MASKS, STRIDES, evaluate_row, join_all
 from streamk.backends.numba_backend.learning import finish, loss_gradient, score
@@ -53,16 +54,6 @@ _pointer: Any = intrinsic(_point)
 arrays alive."""
 
 
-@emitted()
-def _descend_chunk(builder: Any, A: Any, phi: Any, at: Any, where: Any, g: Any, rate: Any) -> None:
-    """Subtract ``rate * (g * phi)`` from the chunk of A at `at`, phi being at `where`."""
-    e = Emitter(builder, A.type.pointee)
-    a, f, g, rate = e.at(A, at), e.at(phi, where), e.splat(g), e.splat(rate)
-    for n in range(0, CHUNK, LANES):
-        step = builder.fmul(rate, builder.fmul(g, e.load(f, n)))
-        e.store(builder.fsub(e.load(a, n), step), a, n)
-
-
 @_inner
 def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
     """Subtract the gradient, as `learning.descend` does."""
@@ -73,7 +64,9 @@ def _descend(table: Any, X: Any, outputs: Any, rate: Any) -> None:
     if table[_SQUARES] == 0 and start % CHUNK == stop % CHUNK == 0:
         for c in range(start // CHUNK, stop // CHUNK):
             for k in range(outputs):
-                _descend_chunk(A, phi, (c * outputs + k) * CHUNK, c * CHUNK, G[0, k], rate)
+                for i in range(0, CHUNK, LANES):
+                    at = (c * outputs + k) * CHUNK + i
+                    store(load(A, at) - (load(phi, c * CHUNK + i) * G[0, k]) * rate, A, at)
         return
     small = X.dtype.type(1e-8)
     for c in range(start // CHUNK, (stop + CHUNK - 1) // CHUNK):

@@ -20,7 +20,18 @@ import numpy as np
 from streamk.backends import LANES
 from streamk.backends.banks import RULES
 from streamk.backends.jit.compiling import called, fast
-from streamk.backends.numba_backend.experts import cell_vectors, slot, view
+from streamk.backends.jit.lanes import (
+    fma,
+    gathered,
+    halved,
+    load,
+    repeated,
+    store,
+    throughout,
+    where,
+    whole,
+)
+from streamk.backends.numba_backend.experts import slot, view
 from streamk.backends.numba_backend.exponential import exponential
 
 _PRIOR = 1.0
@@ -115,8 +126,14 @@ def locate(r: Any, columns: Any, shifts: Any, multipliers: Any, bins: Any, sums:
     columns, `columns`, `shifts` and `multipliers` are (columns of a table, tables); tables are a
     multiple of 16.
     """
-    count = len(sums) // LANES
-    cell_vectors.locate(r, columns, shifts, multipliers, bins, sums, count, len(columns))
+    zero, one, tables = r.dtype.type(0.0), r.dtype.type(1.0), len(sums)
+    for first in range(0, tables, LANES):
+        several, total = load(bins, first), whole(repeated(zero))
+        for at in range(first, len(columns) * tables, tables):
+            rank = gathered(r, load(columns, at))
+            bin_ = fma(rank, several, load(shifts, at))
+            total = total + load(multipliers, at) * whole(where(rank >= zero, bin_, several + one))
+        store(total, sums, first)
 
 
 @fast
@@ -149,19 +166,41 @@ def number_cells(sums: Any, starts: Any, down: Any) -> None:
 @fast
 def gather(cells: Any, A: Any, place: Any, out: Any) -> None:
     """Copy the rules' numbers (tables, RULES) from the same place of all cells."""
-    cell_vectors.gather(cells, A, out, place, len(cells), A.shape[1])
+    for t in range(len(cells)):
+        store(load(A, cells[t] * A.shape[1] + place, RULES), out, t * RULES)
 
 
 @fast
 def sum_one(weights: Any, a: Any, out: Any) -> None:
     """Write the sums (RULES,) over a group's tables of weights times coefficients."""
-    cell_vectors.accumulate_one(weights, a, out, len(a))
+    total = repeated(a.dtype.type(0.0))
+    for i in range(0, a.size, LANES):
+        total = fma(load(weights, i), load(a, i), total)
+    store(halved(halved(total)), out, 0)
 
 
 @fast
 def sum_all(cells: Any, weights: Any, A: Any, out: Any) -> None:
     """Write the sums over a group's tables, laid out as a cell without room for more outputs is."""
-    cell_vectors.accumulate(cells, weights, A, out, len(out), len(cells), A.shape[1])
+    for i in range(0, len(out), LANES):
+        p = repeated(A.dtype.type(0.0))
+        q, r, s, whole_ = p, p, p, len(cells) - len(cells) % 4
+        for t in range(0, whole_, 4):  # one sum would wait for its last addition
+            p = _term(cells, weights, A, t, i, p)
+            q = _term(cells, weights, A, t + 1, i, q)
+            r = _term(cells, weights, A, t + 2, i, r)
+            s = _term(cells, weights, A, t + 3, i, s)
+        p = (p + q) + (r + s)
+        for t in range(whole_, len(cells)):
+            p = _term(cells, weights, A, t, i, p)
+        store(p, out, i)
+
+
+@fast
+def _term(cells: Any, weights: Any, A: Any, t: Any, i: Any, total: Any) -> Any:
+    """Return a total and what a table adds to it in the vector i of a cell."""
+    factor = throughout(load(weights, t * RULES, RULES))
+    return fma(load(A, cells[t] * A.shape[1] + i), factor, total)
 
 
 @called
@@ -230,13 +269,17 @@ def take_in(G: Any, room: Any, squares: Any) -> None:
         for k in range(1, G.shape[1]):
             total += G[rule, k] * G[rule, k]
         room[rule] = total
-    cell_vectors.add(room, squares, len(squares))
+    more = throughout(load(room, 0, RULES))
+    for i in range(0, squares.size, LANES):
+        store(load(squares, i) + more, squares, i)
 
 
 @fast
 def slopes_one(a: Any, g: Any, out: Any) -> None:
     """Write the slopes (tables, RULES) in the weights, of one output with slopes g."""
-    cell_vectors.scale(a, g, out, len(a))
+    factor = throughout(load(g, 0, RULES))
+    for i in range(0, a.size, LANES):
+        store(load(a, i) * factor, out, i)
 
 
 @fast
@@ -246,7 +289,11 @@ def slopes(cells: Any, A: Any, g: Any, out: Any) -> None:
     They are what the loss loses along the tables' coefficients. `g` is laid out as a cell without
     room for more outputs is, with zeros from the squares on.
     """
-    cell_vectors.slopes(cells, A, g, out, len(g), len(cells), A.shape[1])
+    for t in range(len(cells)):
+        total = repeated(A.dtype.type(0.0))
+        for i in range(0, len(g), LANES):
+            total = fma(load(A, cells[t] * A.shape[1] + i), load(g, i), total)
+        store(halved(halved(total)), out, t * RULES)
 
 
 @fast
@@ -278,10 +325,18 @@ def move(
 @fast
 def step_one(cells: Any, steps: Any, squares: Any, g: Any, A: Any) -> None:
     """Step along the slopes g (RULES,) of the only output; put the squares back."""
-    cell_vectors.descend_one(cells, steps, squares, g, A, len(cells), A.shape[1])
+    down = -load(g, 0, RULES)
+    for t in range(len(cells)):
+        here = cells[t] * A.shape[1]
+        store(fma(load(steps, t * RULES, RULES), down, load(A, here, RULES)), A, here)
+        store(load(squares, t * RULES, RULES), A, here + RULES)
 
 
 @fast
 def step_all(cells: Any, steps: Any, squares: Any, g: Any, A: Any, last: Any) -> None:
     """Step along the slopes g, laid out as in `slopes`; put the squares back at `last`."""
-    cell_vectors.descend(cells, steps, squares, g, A, last, len(g), len(cells), A.shape[1])
+    for t in range(len(cells)):
+        here, step = cells[t] * A.shape[1], -throughout(load(steps, t * RULES, RULES))
+        for i in range(0, len(g), LANES):
+            store(fma(step, load(g, i), load(A, here + i)), A, here + i)
+        store(load(squares, t * RULES, RULES), A, here + last)

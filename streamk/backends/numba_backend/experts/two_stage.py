@@ -19,105 +19,69 @@ such a row from number to number.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
-
-from llvmlite import ir
 
 from streamk.backends import BINARY, CLASSES, NUMBERS
 from streamk.backends.jit.compiling import fast
-from streamk.backends.jit.vectors import Emitter, emitted
+from streamk.backends.jit.lanes import (
+    fma,
+    load,
+    load_first,
+    repeated,
+    store,
+    store_first,
+)
 from streamk.backends.numba_backend.exponential import exponential
 from streamk.backends.pool_arrays import HUBER, QUANTILE, SQUARED
 
 _LANES = 8
-_DOUBLE = ir.DoubleType()
 
 
-class _Columns:
-    """Emits loops along rows: vectors that are full, and then what is left over.
-
-    Within `each` the methods load and store the vectors of the columns that the loop is at.
-    """
-
-    def __init__(self, builder: Any, columns: Any) -> None:
-        self.emitter = e = Emitter(builder, _DOUBLE, lanes=_LANES)
-        self.columns = columns
-        self._full = builder.udiv(columns, e.size(_LANES))
-        self._left = builder.urem(columns, e.size(_LANES))
-        self._first: Any = None
-        self._in_part = False
-
-    def each(self, body: Callable[[], None]) -> None:
-        """Emit what a body does with each vector of columns."""
-        b, e = self.emitter.builder, self.emitter
-
-        def full(i: Any, _: Any) -> list[Any]:
-            self._first, self._in_part = b.mul(i, e.size(_LANES)), False
-            body()
-            return []
-
-        def rest(_: Any, __: Any) -> list[Any]:
-            self._first, self._in_part = b.mul(self._full, e.size(_LANES)), True
-            body()
-            return []
-
-        e.loop(self._full, [], full)
-        some = b.icmp_unsigned(">", self._left, e.size(0))
-        e.loop(b.zext(some, self._left.type), [], rest)
-
-    def load(self, numbers: Any, row: Any = None) -> Any:
-        """Load the columns of a vector, or of a row of a matrix, as numbers of double precision."""
-        place = self._place(numbers, row)
-        if self._in_part:
-            return self.emitter.load_some(place, 0, self._left)
-        return self.emitter.load(place)
-
-    def store(self, value: Any, numbers: Any, row: Any = None) -> None:
-        """Store what `load` loads, in double precision."""
-        place = self._place(numbers, row)
-        if self._in_part:
-            self.emitter.store_some(value, place, self._left)
-        else:
-            self.emitter.store(value, place)
-
-    def _place(self, numbers: Any, row: Any) -> Any:
-        e, place = self.emitter, self._first
-        if row is not None:
-            place = e.builder.add(e.builder.mul(row, self.columns), place)
-        return e.at(numbers, place)
-
-
-@emitted()
-def combine(builder: Any, w: Any, M: Any, out: Any, rows: Any, columns: Any) -> None:
+@fast
+def combine(w: Any, M: Any, out: Any) -> None:
     """Write the sum of the rows of M, of single or double precision, times float64 w."""
-    c = _Columns(builder, columns)
-    e = c.emitter
+    rows, columns = len(w), len(out)
+    fours = rows - rows % 4
+    for at in range(0, columns, _LANES):
+        left = columns - at
+        p = repeated(0.0, _LANES)
+        q, r, s = p, p, p
+        for i in range(0, fours, 4):  # one sum would wait for its last addition
+            p = fma(_some(M, i * columns + at, left), w[i], p)
+            q = fma(_some(M, (i + 1) * columns + at, left), w[i + 1], q)
+            r = fma(_some(M, (i + 2) * columns + at, left), w[i + 2], r)
+            s = fma(_some(M, (i + 3) * columns + at, left), w[i + 3], s)
+        p = (p + q) + (r + s)
+        for i in range(fours, rows):
+            p = fma(_some(M, i * columns + at, left), w[i], p)
+        _put(p, out, at, left)
 
-    def add(row: Any, total: Any) -> Any:
-        weight = e.splat(builder.load(e.at(w, row)))
-        return e.fma(weight, c.load(M, row), total)
 
-    c.each(lambda: c.store(e.summed(rows, add), out))
-
-
-@emitted()
-def shrink(builder: Any, P: Any, v: Any, scale: Any, n: Any) -> None:
+@fast
+def shrink(P: Any, v: Any, scale: Any) -> None:
     """Make a matrix (n, n) of double precision ``(P - v v') scale``."""
-    c = _Columns(builder, n)
-    e, by = c.emitter, c.emitter.splat(scale)
+    n = len(v)
+    for at in range(0, n, _LANES):
+        left = n - at
+        some = _some(v, at, left)
+        for j in range(n):
+            place = j * n + at
+            _put(fma(some, -v[j], _some(P, place, left)) * scale, P, place, left)
 
-    def vector() -> None:
-        some = c.load(v)
 
-        def row(j: Any, _: Any) -> list[Any]:
-            down = builder.fneg(e.splat(builder.load(e.at(v, j))))
-            c.store(builder.fmul(e.fma(down, some, c.load(P, j)), by), P, j)
-            return []
+@fast
+def _some(A: Any, at: Any, left: Any) -> Any:
+    """Return the vector at a place of a row of which so many numbers are left."""
+    return load(A, at, _LANES) if left >= _LANES else load_first(A, at, left, _LANES)
 
-        e.loop(c.columns, [], row)
 
-    c.each(vector)
+@fast
+def _put(value: Any, A: Any, at: Any, left: Any) -> None:
+    """Store what `_some` loads."""
+    if left >= _LANES:
+        store(value, A, at)
+    else:
+        store_first(value, A, at, left)
 
 
 ENDS = 20.0
@@ -256,7 +220,7 @@ def share(weights: Any, scores: Any, active: Any, room: Any, out: Any) -> None:
         return
     for e in range(len(weights)):
         room[e] = weights[e] * active[e] / total
-    combine(room, scores, out, len(weights), len(out))
+    combine(room[: len(weights)], scores, out)
 
 
 @fast
@@ -286,7 +250,7 @@ def pool(task: Any, L: Any, w: Any, sums: Any, out: Any) -> None:
             total += w[e] * column[e]
         sums[0] = total
     else:
-        combine(w, L, sums, len(w), len(sums))
+        combine(w, L, sums)
     normalize(task, sums, out)
 
 
@@ -339,7 +303,7 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
     P does not grow past its `start`, so that weights without a direction stay where they are.
     """
     n = len(w)
-    combine(g, P, room, n, n)  # P is symmetric: sums of its rows fill vectors
+    combine(g, P, room[:n])  # P is symmetric: sums of its rows fill vectors
     total, trace = 0.0, 0.0
     for e in range(n):
         total += room[e] * g[e]
@@ -355,7 +319,7 @@ def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, 
     root = 1.0 / math.sqrt(forget + total)
     for e in range(n):
         room[e] *= root
-    shrink(P, room, scale, n)  # by products of two numbers, so that it stays symmetric
+    shrink(P, room[:n], scale)  # by products of two numbers, so that it stays symmetric
     step = residual * forget * root * scale
     for e in range(n):
         w[e] -= step * room[e]

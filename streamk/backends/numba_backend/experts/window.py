@@ -18,12 +18,11 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 
 from streamk.backends import CLASSES, NUMBERS
 from streamk.backends.banks import APART, SMOOTHERS, WIDTH
 from streamk.backends.jit.compiling import fast
-from streamk.backends.jit.vectors import Emitter, emitted
+from streamk.backends.jit.lanes import load, store, where
 from streamk.backends.numba_backend.experts import slot
 from streamk.backends.numba_backend.experts.view import array_of
 from streamk.backends.numba_backend.exponential import exponential
@@ -37,55 +36,34 @@ long, so that a window of mostly far events would take several times as long as 
 POWERS = ((0, 1), (0, 4), (0, 16), (1, 2), (1, 4), (1, 8), (1, 16), (1, 16))
 """Kinds of numbers: powers of the first weight of an event, or of the second."""
 
-_FLOAT = ir.FloatType()
-_EIGHT = ir.VectorType(_FLOAT, WIDTH)
+_OF_SECOND = np.array([which for which, _ in POWERS], np.float32)
+_ENDS = np.array([2.0 ** (LEAST_EXPONENT / wanted) for _, wanted in POWERS], np.float32)
+"""What is below the least number whose power is normal becomes 0."""
+_SQUARED = np.array([[wanted >= e for _, wanted in POWERS] for e in (2, 4, 8, 16)], np.float32)
+"""Which numbers are squared on the way to each exponent."""
 
 
-@emitted()
-def add(builder: Any, w: Any, v: Any, labels: Any, sums: Any, count: Any, classes: Any) -> None:
+@fast
+def add(w: Any, v: Any, labels: Any, sums: Any) -> None:
     """Add the powers of the weights w and v of events to the sums (APART, classes, WIDTH)."""
-    e = Emitter(builder, _FLOAT)
-
-    def event(i: Any, part: int) -> None:
-        label = builder.fptosi(builder.load(e.at(labels, i)), ir.IntType(64))
-        row = builder.add(builder.mul(classes, e.size(part)), label)
-        place = builder.bitcast(e.at(sums, builder.mul(row, e.size(WIDTH))), _EIGHT.as_pointer())
-        more = _powers(builder, *(builder.load(e.at(some, i)) for some in (w, v)))
-        total = builder.load(place)
-        total.align = 4
-        builder.store(builder.fadd(total, more), place).align = 4
-
-    def several(n: Any, _: Any) -> list[Any]:
+    done = len(w) - len(w) % APART
+    for i in range(0, done, APART):
         for part in range(APART):
-            event(builder.add(builder.mul(n, e.size(APART)), e.size(part)), part)
-        return []
-
-    def one(n: Any, _: Any) -> list[Any]:
-        event(builder.add(done, n), 0)
-        return []
-
-    rounds = builder.udiv(count, e.size(APART))
-    done = builder.mul(rounds, e.size(APART))
-    e.loop(rounds, [], several)
-    e.loop(builder.sub(count, done), [], one)
+            _add_event(w[i + part], v[i + part], labels[i + part], sums, part)
+    for i in range(done, len(w)):
+        _add_event(w[i], v[i], labels[i], sums, 0)
 
 
-def _powers(builder: Any, first: Any, second: Any) -> Any:
-    """Return the powers of two numbers that `POWERS` says, 0 where they are below normal."""
-    lanes = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [which for which, _ in POWERS])
-    two: Any = ir.Constant(ir.VectorType(_FLOAT, 2), ir.Undefined)
-    for place, number in enumerate((first, second)):
-        two = builder.insert_element(two, number, ir.Constant(ir.IntType(32), place))
-    power = builder.shuffle_vector(two, ir.Constant(two.type, ir.Undefined), lanes)
-    ends = ir.Constant(_EIGHT, [2.0 ** (LEAST_EXPONENT / wanted) for _, wanted in POWERS])
-    normal = builder.fcmp_ordered(">=", power, ends)
-    power = builder.select(normal, power, ir.Constant(_EIGHT, [0.0] * WIDTH))
-    one = ir.Constant(_EIGHT, [1.0] * WIDTH)
-    for exponent in (2, 4, 8, 16):
-        bits = [int(wanted >= exponent) for _, wanted in POWERS]
-        squared = ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), bits)
-        power = builder.fmul(power, builder.select(squared, power, one))
-    return power
+@fast
+def _add_event(first: Any, second: Any, label: Any, sums: Any, part: Any) -> None:
+    """Add the powers of two numbers that `POWERS` says, 0 where they are below normal."""
+    zero, one = np.float32(0.0), np.float32(1.0)
+    power = where(load(_OF_SECOND, 0, WIDTH) > zero, second, first)
+    power = where(power >= load(_ENDS, 0, WIDTH), power, zero)
+    for i in range(len(_SQUARED)):
+        power = power * where(load(_SQUARED, i * WIDTH, WIDTH) > zero, power, one)
+    place = (part * sums.shape[1] + int(label)) * WIDTH
+    store(load(sums, place, WIDTH) + power, sums, place)
 
 
 PRIOR = 0.3
@@ -198,7 +176,7 @@ def by_class(D: Any, labels: Any, median: Any, W: Any, sums: Any) -> None:
     flat, size = sums.ravel(), sums.shape[1] * sums.shape[2]
     for i in range(len(flat)):
         flat[i] = 0.0
-    add(w, v, labels, sums, len(D), sums.shape[1])
+    add(w[: len(D)], v[: len(D)], labels, sums)
     for part in range(1, len(sums)):
         for i in range(size):
             flat[i] += flat[part * size + i]
