@@ -7,9 +7,9 @@ said otherwise, whatever the machine has: LLVM splits them for narrower register
 results. Of vectors of numbers there are +, -, *, <, > and >= besides.
 
 Where nothing is compiled, a function is what it says, with NumPy, and a vector is an array. So all
-that is written with these functions is its own plain twin. A number of floating point in place of a
-vector stands for one that repeats it, and single precision beside double becomes double. A place is
-the number of a number in an array of any shape.
+that is written with these functions is its own plain twin. Of vectors of both precisions the single
+one becomes double, and a number of floating point stands for a vector that repeats it, of the type
+of those beside it. A place is the number of a number in an array of any shape.
 """
 
 from __future__ import annotations
@@ -60,22 +60,25 @@ def _emits(
 
     `returns` gives the result's type by the arguments' types, and None where these are not its own.
     `emit` takes an emitter, for the widest vector among arguments and result, and values: pointers
-    for arrays, such vectors for vectors and numbers of floating point, and 64 bits for a whole one.
+    for arrays, such vectors for vectors and numbers of floating point, and 64 bits for a whole one,
+    which are a constant of LLVM's where it is written in the program.
     `kinds` are the types of arguments for which it is, if the function has others besides.
     """
 
     def generic(_: Any, given: Any, __: Any) -> Any:
         found = returns(*given)
-        handed = [types.int64 if isinstance(kind, types.Integer) else kind for kind in given]
+        handed = [kind if isinstance(kind, types.Literal) else _handed(kind) for kind in given]
         return None if found is None else found(*handed)
 
     def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        wide = widest(*signature.args, signature.return_type)
+        wide = widest(signature.return_type, *signature.args)
         element = context.get_data_type(wide.element) if wide else ir.FloatType()
         e = Emitter(builder, element, lanes=wide.count if wide else LANES)
         given = []
         for kind, value in zip(signature.args, values, strict=True):
-            if isinstance(kind, types.Array):
+            if isinstance(kind, types.IntegerLiteral):
+                given.append(e.size(kind.literal_value))
+            elif isinstance(kind, types.Array):
                 given.append(data(context, builder, kind, value))
             elif isinstance(kind, types.Float):
                 given.append(e.splat(value))
@@ -92,6 +95,10 @@ def _emits(
     _typed.register_global(function, types.Function(template))
     for kind in kinds or [(_any,)]:
         _lowered.lower(function, *kind)(lower)
+
+
+def _handed(kind: Any) -> Any:
+    return types.int64 if isinstance(kind, types.Integer) else kind
 
 
 def operation(returns: Callable[..., Any], emit: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -181,14 +188,52 @@ def repeated(x: Any, lanes: int = LANES) -> Any:
     return np.full(lanes, x)
 
 
-def _emit_throughout(e: Emitter, few: Any) -> Any:
-    return e.chosen(few, [lane % few.type.count for lane in range(LANES)])
+def _emit_throughout(e: Emitter, few: Any, *_: Any) -> Any:
+    return e.chosen(few, [lane % few.type.count for lane in range(e.lanes)])
 
 
-@operation(lambda few: _Vector(few.element, LANES), _emit_throughout)
-def throughout(few: Any) -> Any:
-    """Return a few numbers repeated throughout a vector of `LANES`."""
-    return np.tile(few, LANES // len(few))
+@operation(
+    lambda few, lanes=None: _Vector(few.element, LANES if lanes is None else lanes.literal_value),
+    _emit_throughout,
+)
+def throughout(few: Any, lanes: int = LANES) -> Any:
+    """Return the lanes of a vector repeated throughout a wider one."""
+    return np.tile(few, lanes // len(few))
+
+
+def _emit_spread(e: Emitter, A: Any, at: Any, step: Any, count: Any, *_: Any) -> Any:
+    each = Emitter(e.builder, e.element, lanes=e.lanes // count.constant)
+    places = [e.offset((at, e.size(1)), (step, e.size(i))) for i in range(count.constant)]
+    return _joined(e, [each.splat(e.builder.load(e.at(A, place))) for place in places])
+
+
+def _joined(e: Emitter, vectors: list[Any]) -> Any:
+    """Return the lanes of some vectors, one after the other."""
+    while len(vectors) > 1:
+        pairs = [vectors[i : i + 2] for i in range(0, len(vectors), 2)]
+        vectors = [e.mixed(*pair, range(2 * pair[0].type.count)) for pair in pairs]
+    return vectors[0]
+
+
+@operation(_of_array, _emit_spread)
+def spread(A: Any, at: int, step: int, count: int, lanes: int = LANES) -> Any:
+    """Return a vector of `count` numbers, from a place on and `step` apart, each in some lanes.
+
+    The count is a power of two.
+    """
+    return np.repeat(A.reshape(-1)[at + step * np.arange(count)], lanes // count)
+
+
+@operation(widest, lambda e, x: e.call("llvm.fabs", x))
+def absolute(x: Any) -> Any:
+    """Return |x|."""
+    return np.abs(x)
+
+
+@operation(widest, lambda e, x: e.call("llvm.sqrt", x))
+def root(x: Any) -> Any:
+    """Return the square root, correctly rounded."""
+    return np.sqrt(x)
 
 
 @operation(widest, lambda e, a, b, c: e.fma(a, b, c))

@@ -176,8 +176,10 @@ class Emitter:
         return self.builder.icmp_signed("<", lanes, self.splat(count, numbers))
 
     def converted(self, value: Any) -> Any:
-        """Return a vector in this emitter's type."""
-        return value if value.type == self.vector else self.builder.fpext(value, self.vector)
+        """Return a vector of numbers of this emitter's type."""
+        if value.type.element == self.element:
+            return value
+        return self.builder.fpext(value, ir.VectorType(self.element, value.type.count))
 
     # Arithmetic
 
@@ -190,17 +192,18 @@ class Emitter:
         """Return a vector of one number."""
         b, vector = self.builder, vector or self.vector
         if value.type != vector.element:
-            value = b.fpext(value, vector.element)
+            wider = isinstance(vector.element, ir.DoubleType)
+            value = (b.fpext if wider else b.fptrunc)(value, vector.element)
         one = b.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(_INT, 0))
         return self.chosen(one, [0] * self.lanes)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a b + c, rounded once where the machine can."""
-        return self._call("llvm.fmuladd", a, b, c)
+        return self.call("llvm.fmuladd", a, b, c)
 
     def square_root(self, a: Any) -> Any:
         """Return the square root, correctly rounded."""
-        return self._call("llvm.sqrt", a)
+        return self.call("llvm.sqrt", a)
 
     def totals(self, values: Sequence[Any]) -> Any:
         """Return a vector of the sums of the lanes of each of some vectors.
@@ -220,13 +223,13 @@ class Emitter:
                 pairs = [(parts[0], parts[0])]
             high = [lane + half for lane in low]
             parts = [
-                self.builder.fadd(self._mixed(a, b, low), self._mixed(a, b, high)) for a, b in pairs
+                self.builder.fadd(self.mixed(a, b, low), self.mixed(a, b, high)) for a, b in pairs
             ]
             length = half
         while len(parts) > 1:
             both = list(range(2 * parts[0].type.count))
             pairs = list(zip(parts[::2], parts[1::2], strict=True))
-            parts = [self._mixed(a, b, both) for a, b in pairs]
+            parts = [self.mixed(a, b, both) for a, b in pairs]
         return parts[0]
 
     def prefetch(self, pointer: Any) -> None:
@@ -246,7 +249,7 @@ class Emitter:
             for i in range(self.lanes):
                 if not i & half:
                     a, b = rows[i], rows[i + half]
-                    rows[i], rows[i + half] = self._mixed(a, b, low), self._mixed(a, b, high)
+                    rows[i], rows[i + half] = self.mixed(a, b, low), self.mixed(a, b, high)
             half //= 2
         return rows
 
@@ -255,29 +258,30 @@ class Emitter:
         a, b, c, d = values
         halves = [list(range(4)) + list(range(16, 20)), list(range(4, 8)) + list(range(20, 24))]
         order = [half + [lane + 8 for lane in half] for half in halves]
-        pairs = [(self._mixed(a, b, o), self._mixed(c, d, o)) for o in order]
+        pairs = [(self.mixed(a, b, o), self.mixed(c, d, o)) for o in order]
         low, high = (list(range(first, first + 8)) for first in (0, 8))
         return [
-            self._mixed(one, other, half + [lane + 16 for lane in half])
+            self.mixed(one, other, half + [lane + 16 for lane in half])
             for half in (low, high)
             for one, other in pairs
         ]
 
-    def _mixed(self, a: Any, b: Any, lanes: Sequence[int]) -> Any:
+    def mixed(self, a: Any, b: Any, lanes: Sequence[int]) -> Any:
         """Return a vector of the lanes numbered of two."""
         order = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
         return self.builder.shuffle_vector(a, b, order)
 
     def chosen(self, value: Any, lanes: Sequence[int]) -> Any:
         """Return a vector of the lanes numbered."""
-        return self._mixed(value, ir.Constant(value.type, ir.Undefined), lanes)
+        return self.mixed(value, ir.Constant(value.type, ir.Undefined), lanes)
 
     def function(self, signature: Any, name: str) -> Any:
         """Return a function of LLVM's, declared."""
         insert: Any = cgutils.get_or_insert_function
         return insert(self.builder.module, signature, name)
 
-    def _call(self, name: str, *values: Any) -> Any:
+    def call(self, name: str, *values: Any) -> Any:
+        """Call a function of LLVM's on vectors."""
         kind = values[0].type
         signature = ir.FunctionType(kind, [kind] * len(values))
         function = self.function(signature, f"{name}.{_suffix(kind)}")
@@ -313,7 +317,7 @@ class Emitter:
         polynomial must not run away with it.
         """
         b = self.builder
-        t = b.fsub(u, self._call("llvm.nearbyint", u))
+        t = b.fsub(u, self.call("llvm.nearbyint", u))
         s, quarter = b.fmul(t, t), self.constant(0.25)
         s = b.select(b.fcmp_ordered("<", s, quarter), s, quarter)
         coefficients = COSINE["float" if self.bytes == 4 else "double"]

@@ -18,15 +18,25 @@ those over the tiles in float64.
 from __future__ import annotations
 
 import math
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from numba import types
 
 from streamk.backends import GROUP, LANES, KernelCode, sum_factor
 from streamk.backends.jit.compiling import compiled, part
-from streamk.backends.jit.vectors import Emitter, emitted, registers
+from streamk.backends.jit.lanes import (
+    absolute,
+    fma,
+    load,
+    repeated,
+    root,
+    spread,
+    store,
+    throughout,
+)
+from streamk.backends.jit.parts import overload
+from streamk.backends.jit.vectors import registers
 from streamk.backends.numba_backend.exponential import decayed
 from streamk.backends.numba_backend.tangent import neural_tangent
 
@@ -49,82 +59,72 @@ _CAUCHY, _RATIONAL, _LINEAR, _NTK, _POWER = (
 )
 
 
-class _Sum(IntEnum):
-    """Return the term of a column in the sum of a pair."""
-
-    SQUARE = 0
-    ABSOLUTE = 1
-    PRODUCT = 2
-    DOT = 3
-    ROOT = 4
+@part
+def _add_square(x: Any, y: Any, _: Any, total: Any) -> Any:
+    t = x - y
+    return fma(t, t, total)
 
 
-def _added(e: Emitter, kind: _Sum, x: Any, y: Any, factor: Any, sum_: Any) -> Any:
-    """Emit one column of one pair's sum."""
-    if kind == _Sum.DOT:
-        return e.fma(x, y, sum_)
-    t = e.builder.fsub(x, y)
-    if kind == _Sum.SQUARE:
-        return e.fma(t, t, sum_)
-    if kind == _Sum.ABSOLUTE:
-        return e.builder.fadd(sum_, _absolute_value(e, t))
-    if kind == _Sum.ROOT:
-        return e.builder.fadd(sum_, e.square_root(_absolute_value(e, t)))
-    square = e.builder.fmul(t, t)
-    return e.builder.fmul(sum_, e.fma(square, factor, e.constant(1.0)))
+@part
+def _add_absolute(x: Any, y: Any, _: Any, total: Any) -> Any:
+    return total + absolute(x - y)
 
 
-def _absolute_value(e: Emitter, t: Any) -> Any:
-    """Emit |t|: all of its bits but the sign."""
-    width = 8 * e.bytes
-    bits = ir.VectorType(ir.IntType(width), LANES)
-    mask = ir.Constant(bits, [(1 << (width - 1)) - 1] * LANES)
-    return e.builder.bitcast(e.builder.and_(e.builder.bitcast(t, bits), mask), e.vector)
+@part
+def _add_root(x: Any, y: Any, _: Any, total: Any) -> Any:
+    return total + root(absolute(x - y))
 
 
-def _register_tile(kind: _Sum, *, many: bool) -> Any:
-    """Return the intrinsic that sums a group's pairs with a few points, or one, of the other set.
+@part
+def _multiply_by(x: Any, y: Any, factor: Any, total: Any) -> Any:
+    t = x - y
+    return total * fma(t * t, factor, 1.0)
+
+
+@part
+def _add_product(x: Any, y: Any, _: Any, total: Any) -> Any:
+    return fma(x, y, total)
+
+
+def _register_tile(add: Any, *, many: bool, start: float = 0.0) -> Any:
+    """Return what sums a group's pairs with a few points, or one, of the other set.
 
     Its arguments are P, Y, K, where each begins, the columns (at least one), the numbers between
-    rows and columns of Y, and the factor of a PRODUCT.
+    rows and columns of Y, and the factor of a product. `add` takes numbers of both sets, the factor
+    and the sums, and adds a column.
     """
 
-    @emitted()
     def tile(
-        builder: Any, P: Any, Y: Any, K: Any, p_at: Any, y_at: Any, k_at: Any, d: Any,
-        row_stride: Any, column_stride: Any, factor: Any,
-    ) -> None:  # fmt: skip
-        e = Emitter(builder, P.type.pointee)
-        rows = (SINGLES if e.bytes == 4 else DOUBLES) if many else 1
-        vectors = range(GROUP // LANES)
-        points, scale = e.at(P, p_at), e.splat(factor)
-        places = [
-            e.at(Y, e.offset((y_at, e.size(1)), (e.size(i), row_stride))) for i in range(rows)
-        ]
+        P: Any, Y: Any, K: Any, p: Any, y: Any, k: Any, d: Any, by: Any, step: Any, factor: Any
+    ) -> None:
+        raise NotImplementedError("only compiled")
 
-        def add(j: Any, totals: list[Any]) -> list[Any]:
-            column = e.at(points, e.offset((j, e.size(GROUP))))
-            xs = [e.load(column, v * LANES) for v in vectors]
-            new: list[Any] = []
-            for place in places:
-                y = e.splat(builder.load(e.at(place, e.offset((j, column_stride)))))
-                some = totals[len(new) : len(new) + len(xs)]
-                new += [_added(e, kind, x, y, scale, s) for x, s in zip(xs, some, strict=True)]
-            return new
+    @overload(tile)
+    def compiled_tile(
+        P: Any, Y: Any, K: Any, p: Any, y: Any, k: Any, d: Any, by: Any, step: Any, factor: Any
+    ) -> Any:
+        rows = (SINGLES if P.dtype == types.float32 else DOUBLES) if many else 1
+        lanes = rows * GROUP
 
-        start = e.constant(1.0 if kind == _Sum.PRODUCT else 0.0)
-        totals = e.loop(d, [start] * (rows * len(vectors)), add)
-        for i, total in enumerate(totals):
-            e.store(total, e.at(K, k_at), i * LANES)
+        def loop(
+            P: Any, Y: Any, K: Any, p: Any, y: Any, k: Any, d: Any, by: Any, step: Any, factor: Any
+        ) -> None:
+            total = repeated(P.dtype.type(start), lanes)
+            for j in range(d):
+                points = throughout(load(P, p + j * GROUP, GROUP), lanes)
+                total = add(points, spread(Y, y + j * step, by, rows, lanes), factor, total)
+            store(total, K, k)
+
+        return loop
 
     return tile
 
 
-_squares, _square = (_register_tile(_Sum.SQUARE, many=many) for many in (True, False))
-_absolutes, _absolute = (_register_tile(_Sum.ABSOLUTE, many=many) for many in (True, False))
-_roots, _root = (_register_tile(_Sum.ROOT, many=many) for many in (True, False))
-_products, _product = (_register_tile(_Sum.PRODUCT, many=many) for many in (True, False))
-dots, dot = (_register_tile(_Sum.DOT, many=many) for many in (True, False))
+_squares, _square = (_register_tile(_add_square, many=many) for many in (True, False))
+_absolutes, _absolute = (_register_tile(_add_absolute, many=many) for many in (True, False))
+_roots, _root = (_register_tile(_add_root, many=many) for many in (True, False))
+_products, _product = (_register_tile(_multiply_by, many=many, start=1.0) for many in (True, False))
+dots, dot = (_register_tile(_add_product, many=many) for many in (True, False))
 
 
 @compiled
