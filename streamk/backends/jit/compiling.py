@@ -80,6 +80,8 @@ register: Any = event.register
 register("numba:compile", _Counter())
 
 part = parts(nogil=True, fastmath={"contract"})
+inlined = parts(nogil=True, fastmath={"contract"}, forceinline=True)
+"""A part of vectors, which a call would put through memory."""
 compiled = compiling(nogil=True, fastmath={"contract"})
 
 

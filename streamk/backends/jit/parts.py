@@ -64,10 +64,10 @@ class PartCompiler(Compiler):
         return numbas.define_pipelines()
 
 
-def overload(function: Any) -> Callable[[Any], Any]:
-    """Return numba's decorator of overloads, which are parts here."""
+def overload(function: Any, **options: Any) -> Callable[[Any], Any]:
+    """Return numba's decorator of overloads, which are parts here, compiled with such options."""
     decorator: Any = extending.overload
     decorate: Callable[[Any], Any] = decorator(
-        function, jit_options={"pipeline_class": PartCompiler}
+        function, jit_options={"pipeline_class": PartCompiler, **options}
     )
     return decorate

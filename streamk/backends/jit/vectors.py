@@ -46,20 +46,16 @@ class Emitter:
     builder
         Of the intrinsic.
     element : llvmlite type
-    minus : value, optional
-        -1 as a value that LLVM does not know: it would make a plain subtraction of a product with
-        it, and both halves of a butterfly would wait for the adders while the multipliers are idle.
     lanes : int, default LANES
         Of its vectors.
     """
 
-    def __init__(
-        self, builder: Any, element: Any, minus: Any = None, *, lanes: int = LANES
-    ) -> None:
+    def __init__(self, builder: Any, element: Any, *, lanes: int = LANES) -> None:
         self.builder, self.element, self.lanes = builder, element, lanes
         self.vector = ir.VectorType(element, self.lanes)
         self.bytes = 4 if element == ir.FloatType() else 8
-        self._minus = None if minus is None else self.splat(minus)
+        self.context: Any = None
+        self.result: Any = None
 
     # Numbers and loops
 
@@ -97,25 +93,6 @@ class Emitter:
         b.branch(head)
         b.position_at_end(after)
         return phis
-
-    def summed(self, count: Any, add: Callable[[Any, Any], Any], start: Any = None) -> Any:
-        """Emit a sum over numbers up to `count`, four terms of which go on side by side.
-
-        One would wait for the last addition. `add` takes a number and a total, and adds the term.
-        """
-        b, four = self.builder, self.size(4)
-        rounds = b.udiv(count, four)
-        done, zero = b.mul(rounds, four), self.constant(0.0)
-
-        def several(n: Any, totals: list[Any]) -> list[Any]:
-            first = b.mul(n, four)
-            return [add(b.add(first, self.size(j)), total) for j, total in enumerate(totals)]
-
-        starts = [zero if start is None else start, zero, zero, zero]
-        p, q, r, s = self.loop(rounds, starts, several)
-        total = b.fadd(b.fadd(p, q), b.fadd(r, s))
-        rest = b.sub(count, done)
-        return self.loop(rest, [total], lambda n, totals: [add(b.add(done, n), totals[0])])[0]
 
     # Memory
 
@@ -179,7 +156,8 @@ class Emitter:
         """Return a vector of numbers of this emitter's type."""
         if value.type.element == self.element:
             return value
-        return self.builder.fpext(value, ir.VectorType(self.element, value.type.count))
+        convert = self.builder.fpext if self.bytes == 8 else self.builder.fptrunc
+        return convert(value, ir.VectorType(self.element, value.type.count))
 
     # Arithmetic
 
@@ -200,10 +178,6 @@ class Emitter:
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """Return a b + c, rounded once where the machine can."""
         return self.call("llvm.fmuladd", a, b, c)
-
-    def square_root(self, a: Any) -> Any:
-        """Return the square root, correctly rounded."""
-        return self.call("llvm.sqrt", a)
 
     def totals(self, values: Sequence[Any]) -> Any:
         """Return a vector of the sums of the lanes of each of some vectors.
@@ -286,28 +260,6 @@ class Emitter:
         signature = ir.FunctionType(kind, [kind] * len(values))
         function = self.function(signature, f"{name}.{_suffix(kind)}")
         return self.builder.call(function, values)
-
-    def negate(self, value: Any, bits: Any) -> Any:
-        """Return the vector with the sign changed of the lanes whose bit is set."""
-        b = self.builder
-        mask = b.bitcast(bits, ir.VectorType(ir.IntType(1), self.lanes))
-        return b.select(mask, b.fneg(value), value)
-
-    def butterfly(self, a: Any, b: Any, mixed: bool = False) -> tuple[Any, Any]:
-        """Return a + b and a - b; with `mixed`, the difference by a multiplier."""
-        if not mixed or self._minus is None:
-            return self.builder.fadd(a, b), self.builder.fsub(a, b)
-        return self.builder.fadd(a, b), self.fma(b, self._minus, a)
-
-    def butterflies(self, value: Any, stride: int) -> Any:
-        """Return sums and differences of lanes that are `stride` apart, in their places."""
-        other = self.chosen(value, [lane ^ stride for lane in range(self.lanes)])
-        signs = self.constant([-1.0 if lane & stride else 1.0 for lane in range(self.lanes)])
-        return self.fma(value, signs, other)
-
-    def narrowed(self, value: Any) -> Any:
-        """Return a vector of doubles in this emitter's type."""
-        return value if value.type == self.vector else self.builder.fptrunc(value, self.vector)
 
     def cosine(self, u: Any) -> Any:
         """Return cos(2 pi u), with an error of 1.1e-6 in single and 1e-14 in double precision.

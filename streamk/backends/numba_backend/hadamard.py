@@ -16,364 +16,264 @@ through the same operations in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from streamk.backends import CHUNK, LANES, ROUNDS, WIDEST
-from streamk.backends.jit.compiling import compiled, part
+from streamk.backends.jit.compiling import compiled, inlined, part
+from streamk.backends.jit.lanes import (
+    cast,
+    flipped,
+    fma,
+    folded,
+    joined,
+    load,
+    load_each,
+    load_first,
+    load_rows,
+    parted,
+    repeated,
+    room,
+    store,
+    store_rows,
+    walsh,
+    weighed,
+)
 from streamk.backends.jit.parts import overload
-from streamk.backends.jit.vectors import Emitter, data, stack
-from streamk.backends.numba_backend.phases import Bend
+from streamk.backends.numba_backend.phases import curve_of
 
-_intrinsic: Callable[[Any], Any] = intrinsic
 SIDE = 4
 """Transforms side by side."""
 FEW = LANES // SIDE
-"""Numbers of each in a vector."""
+"""Numbers of each in a vector of `LANES`."""
 PARTS = CHUNK // FEW
-"""Vectors that hold a chunk of each."""
+"""Such vectors that hold a chunk of each."""
 _VECTORS = CHUNK // LANES
 
 
-class _Tile:
-    """Emits the body of an intrinsic: transforms, and what becomes of them.
+def _tile(*, side: int = 1, repeats: bool = False, hands: bool = False, given: bool = False) -> Any:
+    """Return what takes transforms, and what becomes of them.
 
-    Parameters
-    ----------
-    side : int
-        Transforms, 1 or `SIDE`. With `SIDE`, the signs are laid out by `join_signs`.
-    repeats : bool
-        Whether all transforms are of the same numbers. Else X has `FEW` of each in turn.
-    hands : bool
-        Whether phases are kept rather than features.
-    """
-
-    def __init__(
-        self,
-        context: Any,
-        builder: Any,
-        kinds: Any,
-        values: Any,
-        *,
-        side: int = 1,
-        repeats: bool = False,
-        hands: bool = False,
-    ) -> None:
-        self.b, self.side, self.repeats, self.hands = builder, side, repeats, hands
-        self.adds, self.keeps = kinds[5] != types.none, kinds[6] != types.none
-        self.e = Emitter(builder, context.get_data_type(kinds[2].dtype))
-        self.X, signs, self.radii, self.start, self.A, self.acc, self.phi = (
-            None if kind == types.none else self.e.at(data(context, builder, kind, value), offset)
-            for kind, value, offset in zip(kinds[:7], values[:7], values[7:14], strict=True)
-        )
-        self.signs = builder.bitcast(signs, ir.IntType(LANES).as_pointer())
-        self.there, self.outputs, self.groups, self.apart = values[14:18]
-        self.next_chunk, self.next_sum, self.next_phi = values[18:21]
-        self.chunks = 2 ** len(kinds[21])
-        self.bend = Bend(context, builder, kinds[22], values[22], self.e)
-        self.u = self.bend.u
-        self.lanes = LANES // side
-        self.vectors = CHUNK // self.lanes  # that hold a chunk of each transform
-
-    def _at(self, pointer: Any, *terms: tuple[Any, Any]) -> Any:
-        return self.e.at(pointer, self.e.offset(*terms))
-
-    # The three rounds
-
-    def _begun(self, c: Any) -> list[Any]:
-        """Return the numbers of chunk c after the first signs."""
-        u, b = self.u, self.b
-        first = b.mul(c, u.size(CHUNK))
-        if self.side == 1:
-            x, there = u.at(self.X, first), b.sub(self.there, first)
-            loaded = [u.load_some(x, v * LANES, there) for v in range(self.vectors)]
-        elif self.repeats:
-            x = u.at(self.X, first)
-            places = [u.at(x, u.size(v * FEW)) for v in range(self.vectors)]
-            loaded = [u.load_repeated(place, FEW) for place in places]
-        else:
-            x = u.at(self.X, b.mul(first, u.size(SIDE)))
-            loaded = [u.load(x, v * LANES) for v in range(self.vectors)]
-        return self._signed(loaded, 0, c)
-
-    def _sign(self, value: Any, round_: int, c: Any, v: Any) -> Any:
-        """Return vector v of chunk c with the signs of a round."""
-        e, b = self.e, self.b
-        size = e.size(ROUNDS * self.vectors)
-        if self.side == 1:
-            size = b.mul(self.groups, size)
-        number = b.add(v, e.size(round_ * self.vectors))
-        bits = b.load(self._at(self.signs, (c, size), (number, e.size(1))))
-        return self.u.negate(value, bits)
-
-    def _signed(self, values: list[Any], round_: int, c: Any) -> list[Any]:
-        """Return the vectors of chunk c with the signs of a round."""
-        return [self._sign(x, round_, c, self.e.size(v)) for v, x in enumerate(values)]
-
-    def _within(self, values: list[Any]) -> list[Any]:
-        """Return the vectors of a chunk after the stages within it."""
-        stride = 1
-        while stride < self.lanes:
-            values = [self.u.butterflies(x, stride) for x in values]
-            stride *= 2
-        return self._across(values)
-
-    def _across(self, values: Sequence[Any], *, mixed: int = 4) -> list[Any]:
-        """Return vectors after the stages between them.
-
-        Those of a stride of up to `mixed` take their differences by multipliers, so that these do
-        not idle while the adders are busy.
-        """
-        values, stride = list(values), 1
-        while stride < len(values):
-            for i in range(len(values)):
-                if not i & stride:
-                    pair = self.u.butterfly(values[i], values[i + stride], stride <= mixed)
-                    values[i], values[i + stride] = pair
-            stride *= 2
-        return values
-
-    def _parted(self, values: list[Any]) -> list[Any]:
-        """Return a chunk's vectors, those of each transform together."""
-        if self.side == 1:
-            return values
-        fours = [self.u.parted(values[v : v + SIDE]) for v in range(0, len(values), SIDE)]
-        return [four[i] for i in range(SIDE) for four in fours]
-
-    def _to_last(self) -> Any:
-        """Emit all but the stages between chunks of the last round; return where it lies."""
-        u, b = self.u, self.b
-        room = stack(b, u.element, WIDEST * self.side)
-        chunks, far = u.size(self.chunks), CHUNK * self.side
-
-        def first(c: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(c, u.size(far)))
-            for v, value in enumerate(self._within(self._begun(c))):
-                u.store(value, place, v * LANES)
-            return []
-
-        def between(v: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(v, u.size(LANES)))
-            values = self._across([u.load(place, c * far) for c in range(self.chunks)], mixed=LANES)
-            values = [self._sign(x, 1, u.size(c), v) for c, x in enumerate(values)]
-            for c, value in enumerate(self._across(values, mixed=LANES)):
-                u.store(value, place, c * far)
-            return []
-
-        def last(c: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(c, u.size(far)))
-            values = self._within([u.load(place, v * LANES) for v in range(self.vectors)])
-            values = self._within(self._signed(values, 2, c))
-            for v, value in enumerate(self._parted(values)):
-                u.store(value, place, v * LANES)
-            return []
-
-        def empty(n: Any, _: list[Any]) -> list[Any]:
-            place = u.at(room, b.mul(b.add(begun, n), u.size(far)))
-            for v in range(self.vectors):
-                u.store(u.constant(0.0), place, v * LANES)
-            return []
-
-        # Chunks without columns stay zero.
-        begun = b.udiv(b.add(self.there, u.size(CHUNK - 1)), u.size(CHUNK))
-        begun = b.select(b.icmp_signed("<", begun, chunks), begun, chunks)
-        u.loop(begun, [], first)
-        u.loop(b.sub(chunks, begun), [], empty)
-        u.loop(u.size(self.vectors), [], between)
-        u.loop(chunks, [], last)
-        return room
-
-    # What becomes of it
-
-    def _phases(
-        self, values: Sequence[Any], i: Any, places: Sequence[tuple[int, Any]]
-    ) -> list[Any]:
-        """Return the phases of vectors of transform i at (chunk, number within the chunk)."""
-        e, u, found = self.e, self.u, []
-        number = self.b.mul(i, self.next_chunk)
-        for value, (c, first) in zip(values, places, strict=True):
-            chunk = self.b.add(number, e.size(c))
-            start = u.constant(0.0)
-            if self.bend.wave or self.hands:
-                start = u.load(self._at(self.start, (chunk, e.size(CHUNK)), (first, e.size(1))))
-            chunk = self.b.mul(chunk, self.groups)
-            radii = u.load(self._at(self.radii, (chunk, e.size(CHUNK)), (first, e.size(1))))
-            found.append(u.fma(value, radii, start))
-        return found
-
-    def _sink(
-        self, transforms: Sequence[tuple[Any, Sequence[Any]]], places: Sequence[tuple[int, Any]]
-    ) -> None:
-        """Take the phases of numbered transforms: hand them on, or keep or add up features."""
-        e, one = self.e, self.e.size(1)
-        if not self.hands:
-            transforms = [(i, self.bend.features(list(phases))) for i, phases in transforms]
-        if self.keeps:
-            writer = self.u if self.hands else e
-            for i, features in transforms:
-                kept = self._at(self.phi, (i, self.next_phi))
-                for x, (c, first) in zip(features, places, strict=True):
-                    spot = self._at(kept, (e.size(c), self.apart), (first, one))
-                    writer.store(x, spot)
-        if not self.adds:
-            return
-
-        def add(k: Any, _: list[Any]) -> list[Any]:
-            """Add an output's coefficients times features to its sum."""
-            for i, features in transforms:
-                spot = self._at(self.acc, (i, self.next_sum), (k, e.size(LANES)))
-                total = e.load(spot)
-                for n in range(0, len(features), _VECTORS):  # short chains, one beside another
-                    part = None
-                    for x, (c, first) in zip(features[n:], places[n : n + _VECTORS], strict=False):
-                        row = e.offset((i, self.next_chunk), (e.size(c), one))
-                        row = e.offset((row, self.outputs), (k, one))
-                        A = e.load(self._at(self.A, (row, e.size(CHUNK)), (first, one)))
-                        part = self.b.fmul(A, x) if part is None else e.fma(A, x, part)
-                    total = self.b.fadd(total, part)
-                e.store(total, spot)
-            return []
-
-        e.loop(self.outputs, [], add)
-
-    def emit(self) -> None:
-        """Emit it all."""
-        u, b = self.u, self.b
-        if self.chunks == 1:
-            zero = u.size(0)
-            values = self._within(self._begun(zero))
-            for round_ in range(1, ROUNDS):
-                values = self._within(self._signed(values, round_, zero))
-            self._sink_chunk(self._parted(values))
-            return
-        room, far = self._to_last(), CHUNK * self.side
-
-        def last(n: Any, _: list[Any]) -> list[Any]:
-            # Rows have their constants in common, chunks their sums.
-            inner = u.size(_VECTORS if self.repeats else self.side)
-            one, other = b.urem(n, inner), b.udiv(n, inner)
-            i, v = (other, one) if self.repeats else (one, other)
-            place = self._at(room, (i, u.size(CHUNK)), (v, u.size(LANES)))
-            # Cosines keep the multipliers busy enough.
-            values = self._across([u.load(place, c * far) for c in range(self.chunks)], mixed=0)
-            first = b.mul(v, u.size(LANES))
-            places = [(c, first) for c in range(self.chunks)]
-            self._sink([(i, self._phases(values, i, places))], places)
-            return []
-
-        u.loop(u.size(_VECTORS * self.side), [], last)
-
-    def _sink_chunk(self, values: list[Any]) -> None:
-        """Emit what becomes of the numbers of transforms of one chunk each."""
-        places = [(0, self.u.size(v * LANES)) for v in range(_VECTORS)]
-        transforms = []
-        for n in range(self.side):
-            some, i = values[n * _VECTORS : (n + 1) * _VECTORS], self.u.size(n)
-            transforms.append((i, self._phases(some, i, places)))
-        self._sink(transforms, places)
-
-    def emit_phases(self) -> None:
-        """Emit what becomes of the phases of a chunk."""
-        offsets = range(0, CHUNK, LANES)
-        phases = [self.u.load(self.start, offset) for offset in offsets]
-        places = [(0, self.u.size(offset)) for offset in offsets]
-        self._sink([(self.u.size(0), phases)], places)
-
-
-def _tile(*, given: bool = False, **options: Any) -> Any:
-    """Return the intrinsic with such options of `_Tile`; `given`, the phases are b.
+    There are 1 of them or `SIDE`, whose signs are laid out by `_join`. If it `repeats`, all
+    transforms are of the same numbers; else X has `FEW` of each in turn. If it `hands` them on,
+    phases are kept rather than features; and `given`, the phases are b.
 
     Its arguments are X, signs, radii, the phases b; A and acc, and phi, where features are kept,
     each None where it is not wanted; where to begin in each of the seven; how many numbers there
     are in X, and how many outputs and groups; how far on in phi the next chunk is; how many chunks
     on the next transform is, and how far in acc and in phi; the strides between chunks of a
-    transform; and -1 in the type of phases, or None where features are phases.
+    transform; and the curve, see `phases`.
     """
 
-    @_intrinsic
     def tile(
-        _: Any, X: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, x: Any, s: Any,
-        r: Any, p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, apart: Any,
+        X: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, x: Any, s: Any, r: Any,
+        p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, apart: Any,
+        next_chunk: Any, next_sum: Any, next_phi: Any, strides: Any, curve: Any,
+    ) -> None:  # fmt: skip
+        raise NotImplementedError("only compiled")
+
+    @overload(tile, forceinline=True)
+    def compiled_tile(
+        X: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, x: Any, s: Any, r: Any,
+        p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, apart: Any,
         next_chunk: Any, next_sum: Any, next_phi: Any, strides: Any, curve: Any,
     ) -> Any:  # fmt: skip
-        kinds = (X, signs, radii, b, A, acc, phi, *[types.int64] * 14, strides, curve)
-
-        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            body = _Tile(context, builder, signature.args, values, **options)
-            if given:
-                body.emit_phases()
-            else:
-                body.emit()
-            return context.get_dummy_value()
-
-        return types.void(*kinds), codegen
+        if given:
+            return _finished(1, repeats=False, hands=False, chunks=1, curve=curve)[1]
+        if len(strides) == 0:
+            return _whole(side, repeats, hands, curve)
+        return _several(side, repeats, hands, 2 ** len(strides), curve)
 
     return tile
+
+
+def _finished(side: int, *, repeats: bool, hands: bool, chunks: int, curve: Any) -> tuple[Any, Any]:
+    """Return what becomes of vectors of transforms, and the loop of phases that are given.
+
+    Of transforms of one chunk, a vector has a chunk of each transform; of others, `LANES` numbers
+    of each chunk.
+    """
+    count = side if chunks == 1 else chunks
+    each = CHUNK if chunks == 1 else LANES
+    lanes, sums = count * each, max(1, count * each // CHUNK) * LANES
+    starts, together = hands or isinstance(curve, types.Float), chunks > 1 or repeats or side == 1
+    typed, features = _typed(curve), curve_of(curve, each, lanes)[1]
+
+    @inlined
+    def finish(
+        u: Any, A: Any, acc: Any, phi: Any, b: Any, outputs: Any, a: Any, f: Any, k: Any,
+        next_a: Any, next_sum: Any, next_phi: Any, curve: Any,
+    ) -> None:  # fmt: skip
+        """Hand phases on, or keep or add up their features."""
+        x = u if hands else features(u, b, 0, 0, curve)
+        if phi is not None:
+            store_rows(x, phi, k, next_phi, count)
+        if acc is not None:
+            for o in range(outputs):
+                # Short chains, one beside another.
+                weights = load_rows(A, a + o * CHUNK, next_a, count, lanes)
+                total, place = weighed(x, weights, repeated(b.dtype.type(0.0), sums)), f + o * LANES
+                if together:
+                    store(folded(load(acc, place), total), acc, place)
+                else:
+                    total = load_rows(acc, place, next_sum, side, sums) + total
+                    store_rows(total, acc, place, next_sum, side)
+
+    @inlined
+    def start(b: Any, p: Any, step: Any, curve: Any) -> Any:
+        """Return the phases at x = 0."""
+        if starts:
+            return typed(load_rows(b, p, step, count, lanes), curve)
+        return typed(repeated(b.dtype.type(0.0), lanes), curve)
+
+    def of_phases(
+        X: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, x: Any, s: Any, r: Any,
+        p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, apart: Any,
+        next_chunk: Any, next_sum: Any, next_phi: Any, strides: Any, curve: Any,
+    ) -> None:  # fmt: skip
+        u = typed(load(b, p, lanes), curve)
+        finish(u, A, acc, phi, b, outputs, a, f, k, 0, 0, 0, curve)
+
+    return (finish, start), of_phases
+
+
+@inlined
+def _cast(x: Any, curve: Any) -> Any:
+    return cast(x, curve)
+
+
+@inlined
+def _same(x: Any, curve: Any) -> Any:
+    return x
+
+
+def _typed(curve: Any) -> Any:
+    """Return what casts numbers to the type of phases."""
+    return _cast if isinstance(curve, types.Float) else _same
+
+
+def _stages(side: int, repeats: bool, curve: Any) -> tuple[Any, Any, Any]:
+    """Return what begins a chunk, does the stages within it, and puts each transform together."""
+    lanes, typed, minus = CHUNK * side, _typed(curve), _minus_of(curve)
+
+    @inlined
+    def within(x: Any, b: Any, curve: Any) -> Any:
+        """Do the stages within chunks."""
+        if side == 1:
+            return walsh(x, 1, CHUNK, minus(b, curve))
+        return walsh(walsh(x, 1, FEW), LANES, lanes, minus(b, curve))
+
+    @inlined
+    def begun(
+        X: Any, x: Any, c: Any, there: Any, signs: Any, s: Any, b: Any, curve: Any
+    ) -> Any:  # fmt: skip
+        """Return the numbers of chunk c after the first signs and stages."""
+        if side == 1:
+            found = load_first(X, x + c * CHUNK, there - c * CHUNK, lanes)
+        elif repeats:
+            found = load_each(X, x + c * CHUNK, FEW, lanes)
+        else:
+            found = load(X, x + c * lanes, lanes)
+        return within(flipped(typed(found, curve), signs, s, 1), b, curve)
+
+    @inlined
+    def apart_again(x: Any) -> Any:
+        """Return the numbers of each transform together."""
+        return x if side == 1 else parted(x)
+
+    return begun, within, apart_again
+
+
+def _whole(side: int, repeats: bool, hands: bool, curve: Any) -> Any:
+    """Return the loop of tiles whose transforms are of one chunk."""
+    lanes, vectors = CHUNK * side, CHUNK * side // LANES
+    unit = vectors if side == 1 else 1  # masks in a number of the signs
+    begun, within, apart_again = _stages(side, repeats, curve)
+    (finish, start), _ = _finished(side, repeats=repeats, hands=hands, chunks=1, curve=curve)
+
+    def whole(
+        X: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, x: Any, s: Any, r: Any,
+        p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, apart: Any,
+        next_chunk: Any, next_sum: Any, next_phi: Any, strides: Any, curve: Any,
+    ) -> None:  # fmt: skip
+        v = begun(X, x, 0, there, signs, s * unit, b, curve)
+        for round_ in range(1, ROUNDS):
+            v = within(flipped(v, signs, s * unit + round_ * vectors, 1), b, curve)
+        far = next_chunk * CHUNK
+        v = apart_again(v)
+        u = fma(v, load_rows(radii, r, far * groups, side, lanes), start(b, p, far, curve))
+        finish(u, A, acc, phi, b, outputs, a, f, k, far * outputs, next_sum, next_phi, curve)
+
+    return whole
+
+
+def _several(side: int, repeats: bool, hands: bool, chunks: int, curve: Any) -> Any:
+    """Return the loop of tiles whose transforms are of some chunks."""
+    lanes, vectors, typed = CHUNK * side, CHUNK * side // LANES, _typed(curve)
+    unit = vectors if side == 1 else 1  # masks in a number of the signs
+    begun, within, apart_again = _stages(side, repeats, curve)
+    (finish, start), _ = _finished(side, repeats=repeats, hands=hands, chunks=chunks, curve=curve)
+    wide, size, minus = chunks * LANES, WIDEST * side, _minus_of(curve)
+    inner = _VECTORS if repeats else side
+
+    def several(
+        X: Any, signs: Any, radii: Any, b: Any, A: Any, acc: Any, phi: Any, x: Any, s: Any, r: Any,
+        p: Any, a: Any, f: Any, k: Any, there: Any, outputs: Any, groups: Any, apart: Any,
+        next_chunk: Any, next_sum: Any, next_phi: Any, strides: Any, curve: Any,
+    ) -> None:  # fmt: skip
+        z, s = room(size, minus(b, curve)), s * unit
+        masks = ROUNDS * vectors * (groups if side == 1 else 1)  # of a chunk
+        full = min((there + CHUNK - 1) // CHUNK, chunks)
+        for c in range(full):
+            store(begun(X, x, c, there, signs, s + c * masks, b, curve), z, c * lanes)
+        none = typed(repeated(b.dtype.type(0.0), lanes), curve)
+        for c in range(full, chunks):  # without columns
+            store(none, z, c * lanes)
+        for v in range(vectors):
+            y = walsh(load_rows(z, v * LANES, lanes, chunks, wide), LANES, wide, minus(b, curve))
+            y = flipped(y, signs, s + vectors + v, masks)
+            y = walsh(y, LANES, wide, minus(b, curve))
+            store_rows(y, z, v * LANES, lanes, chunks)
+        for c in range(chunks):
+            y = within(load(z, c * lanes, lanes), b, curve)
+            y = within(flipped(y, signs, s + c * masks + 2 * vectors, 1), b, curve)
+            store(apart_again(y), z, c * lanes)
+        for n in range(vectors):
+            # Rows have their constants in common, chunks their sums.
+            one, other = n % inner, n // inner
+            i, at = (other, one * LANES) if repeats else (one, other * LANES)
+            y = walsh(load_rows(z, i * CHUNK + at, lanes, chunks, wide), LANES, wide)
+            far = i * next_chunk * CHUNK + at
+            lengths = load_rows(radii, r + (far - at) * groups + at, CHUNK * groups, chunks, wide)
+            u = fma(y, lengths, start(b, p + far, CHUNK, curve))
+            finish(
+                u, A, acc, phi, b, outputs, a + (far - at) * outputs + at, f + i * next_sum,
+                k + i * next_phi + at, CHUNK * outputs, 0, apart, curve,
+            )  # fmt: skip
+
+    return several
+
+
+def _minus_of(curve: Any) -> Any:
+    """Return what gives -1 in the type of phases, see `walsh`."""
+    return _given if isinstance(curve, types.Float) else _minus
+
+
+@inlined
+def _given(_: Any, curve: Any) -> Any:
+    return curve
+
+
+@inlined
+def _minus(b: Any, _: Any) -> Any:
+    return b.dtype.type(-1.0)
 
 
 one_tile, rows_tile = _tile(), _tile(side=SIDE)
 chunks_tile = _tile(side=SIDE, repeats=True)
 hand_tile, phases_tile = _tile(hands=True), _tile(given=True)
-
-
-@_intrinsic
-def lay_side_by_side(_: Any, X: Any, at: Any, there: Any, d: Any, out: Any, to: Any) -> Any:
-    """Lay out LANES numbers of each of `SIDE` rows of X, `FEW` of each in turn.
-
-    The first row's begin at `at` and the others d further on; only so many are `there`, the others
-    are 0. `to` is where in out.
-    """
-    kinds = (X, types.int64, types.int64, types.int64, out, types.int64)
-
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        e = Emitter(builder, context.get_data_type(X.dtype))
-        start = e.at(data(context, builder, signature.args[0], values[0]), values[1])
-        place = e.at(data(context, builder, signature.args[4], values[4]), values[5])
-        rows = [e.at(start, builder.mul(values[3], e.size(r))) for r in range(SIDE)]
-        for r, row in enumerate(e.parted([e.load_some(row, 0, values[2]) for row in rows])):
-            e.store(row, place, r * LANES)
-        return context.get_dummy_value()
-
-    return types.void(*kinds), codegen
-
-
-@_intrinsic
-def join_signs(
-    _: Any, signs: Any, first: Any, second: Any, third: Any, fourth: Any, out: Any, at: Any
-) -> Any:
-    """Lay four words of signs out so that a vector of the four's numbers finds its 16 together."""
-    kinds = (signs, *[types.int64] * 4, out, types.int64)
-
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        b, word = builder, ir.IntType(64)
-        start = data(context, b, signature.args[0], values[0])
-        words = [b.load(b.gep(start, [at])) for at in values[1:5]]
-        low, few = ir.Constant(word, 0x0F0F0F0F0F0F0F0F), ir.Constant(word, FEW)
-        even = [b.and_(w, low) for w in words]
-        odd = [b.and_(b.lshr(w, few), low) for w in words]
-        # Two words to a byte, then the bytes of even and odd parts, of both pairs, in turn.
-        pairs = [b.or_(p[i], b.shl(p[i + 1], few)) for p in (even, odd) for i in (0, 2)]
-        octets = [b.bitcast(pair, ir.VectorType(ir.IntType(8), 8)) for pair in pairs]
-        halves = [_joined(b, octets[0], octets[1], 8), _joined(b, octets[2], octets[3], 8)]
-        shorts = [b.bitcast(x, ir.VectorType(ir.IntType(16), 8)) for x in halves]
-        found = _joined(b, shorts[0], shorts[1], 8)
-        place = b.gep(data(context, b, signature.args[5], values[5]), [values[6]])
-        b.store(found, b.bitcast(place, found.type.as_pointer())).align = 2
-        return context.get_dummy_value()
-
-    return types.void(*kinds), codegen
-
-
-def _joined(b: Any, one: Any, other: Any, count: int) -> Any:
-    """Return the vector of the numbers of two in turn."""
-    order = [lane for i in range(count) for lane in (i, i + count)]
-    kind = ir.VectorType(ir.IntType(32), 2 * count)
-    return b.shuffle_vector(one, other, ir.Constant(kind, order))
 
 
 _PIECE = 256
@@ -391,17 +291,27 @@ def _interleave(X: Any, first: Any, out: Any) -> None:
     for q in range(out.shape[0]):
         for j in range(0, size // SIDE, LANES):
             at = (first + q * SIDE) * d + j
-            lay_side_by_side(X, at, d - j, d, out, q * size + j * SIDE)
+            a, b = load_first(X, at, d - j), load_first(X, at + d, d - j)
+            e, f = load_first(X, at + 2 * d, d - j), load_first(X, at + 3 * d, d - j)
+            store(parted(joined(a, b, e, f)), out, q * size + j * SIDE)
 
 
 @part
 def _join(signs: Any, c: Any, step: Any, apart: Any, masks: Any) -> None:
-    """Lay out the signs of `SIDE` transforms of `step` chunks that begin `apart` chunks apart."""
-    for i in range(step):
-        for round_ in range(ROUNDS):
-            word, on = (c + i) * ROUNDS + round_, apart * ROUNDS
-            at = (i * ROUNDS + round_) * PARTS
-            join_signs(signs, word, word + on, word + 2 * on, word + 3 * on, masks, at)
+    """Lay out the signs of `SIDE` transforms of `step` chunks that begin `apart` chunks apart.
+
+    A vector of the four's numbers has its 16 bits together.
+    """
+    words, on, low = signs.reshape(-1), apart * ROUNDS, np.uint64(2**FEW - 1)
+    for i in range(step * ROUNDS):
+        first = c * ROUNDS + i
+        a, b = words[first], words[first + on]
+        e, f = words[first + 2 * on], words[first + 3 * on]
+        for v in range(PARTS):
+            n = np.uint64(FEW * v)
+            both = (a >> n & low) | (b >> n & low) << np.uint64(FEW)
+            others = (e >> n & low) | (f >> n & low) << np.uint64(FEW)
+            masks[i * PARTS + v] = both | others << np.uint64(2 * FEW)
 
 
 @part

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from streamk.backends import GROUP, LANES, KernelCode, sum_factor
-from streamk.backends.jit.compiling import compiled, part
+from streamk.backends import GROUP, KernelCode, sum_factor
+from streamk.backends.jit.compiling import compiled, inlined, part
 from streamk.backends.jit.lanes import (
     absolute,
     fma,
@@ -59,29 +59,29 @@ _CAUCHY, _RATIONAL, _LINEAR, _NTK, _POWER = (
 )
 
 
-@part
+@inlined
 def _add_square(x: Any, y: Any, _: Any, total: Any) -> Any:
     t = x - y
     return fma(t, t, total)
 
 
-@part
+@inlined
 def _add_absolute(x: Any, y: Any, _: Any, total: Any) -> Any:
     return total + absolute(x - y)
 
 
-@part
+@inlined
 def _add_root(x: Any, y: Any, _: Any, total: Any) -> Any:
     return total + root(absolute(x - y))
 
 
-@part
+@inlined
 def _multiply_by(x: Any, y: Any, factor: Any, total: Any) -> Any:
     t = x - y
     return total * fma(t * t, factor, 1.0)
 
 
-@part
+@inlined
 def _add_product(x: Any, y: Any, _: Any, total: Any) -> Any:
     return fma(x, y, total)
 
@@ -99,7 +99,7 @@ def _register_tile(add: Any, *, many: bool, start: float = 0.0) -> Any:
     ) -> None:
         raise NotImplementedError("only compiled")
 
-    @overload(tile)
+    @overload(tile, forceinline=True)
     def compiled_tile(
         P: Any, Y: Any, K: Any, p: Any, y: Any, k: Any, d: Any, by: Any, step: Any, factor: Any
     ) -> Any:

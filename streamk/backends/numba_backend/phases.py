@@ -1,7 +1,7 @@
-"""Phases of features, in registers: their curves, and where the features go.
+"""Phases of features, in vectors: their curves, and where the features go.
 
-A `Bend` turns phases into features in registers, and a `FeatureSink` takes these. Which curve an
-intrinsic emits follows from the type of its argument `curve`:
+A vector holds the numbers of some rows, one row after the other. Which curve phases have follows
+from the type of the argument `curve`:
 
 =================  ==========================================================================
 a float            the cosine of turns, the phases being of that type; -1
@@ -13,137 +13,99 @@ an unsigned one    a polynomial of each feature's own coefficients; its value is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from numba import types
 
 from streamk.backends import CHUNK, LANES
-from streamk.backends.jit.vectors import Emitter
+from streamk.backends.jit.compiling import inlined
+from streamk.backends.jit.lanes import (
+    cast,
+    cosine,
+    fma,
+    load,
+    load_rows,
+    repeated,
+    store_rows,
+    throughout,
+    weighed,
+    where,
+)
 
 
-class Bend:
-    """Writes the curve of phases into an intrinsic.
+def curve_of(kind: Any, each: int, lanes: int) -> tuple[Any, Any]:
+    """Return what begins phases, and what makes features of them, by the type of the curve.
 
-    Parameters
-    ----------
-    context, builder
-        Of the intrinsic.
-    kind, value
-        Type and value of its argument `curve`.
-    e : Emitter
-        Of the type of features.
+    There are `each` of each row, and so many lanes. Both take b, the chunk, the first number of it
+    and the curve, the second one the phases before.
     """
 
-    def __init__(self, context: Any, builder: Any, kind: Any, value: Any, e: Emitter) -> None:
-        self.wave = isinstance(kind, types.Float)
-        """True if features are cosines, so that phases begin with a random one."""
-        whole = isinstance(kind, types.Integer)
-        self.power, self.polynomial = whole and kind.signed, whole and not kind.signed
-        self.value, self._builder, self._e = value, builder, e
-        self.u = Emitter(builder, context.get_data_type(kind), value) if self.wave else e
-        """The emitter of the type of phases."""
+    @inlined
+    def random(b: Any, c: Any, first: Any, curve: Any) -> Any:
+        return cast(throughout(load(b, c * CHUNK + first, each), lanes), curve)
 
-    def features(self, phases: list[Any]) -> list[Any]:
-        """Return the features of vectors of phases, unless they are polynomials."""
-        if self.wave:
-            return [self._e.narrowed(self.u.cosine(u)) for u in phases]
-        return [self._half_line_power(u) for u in phases] if self.power else phases
+    @inlined
+    def zero(b: Any, c: Any, first: Any, curve: Any) -> Any:
+        return repeated(b.dtype.type(0.0), lanes)
 
-    def _half_line_power(self, u: Any) -> Any:
-        b, e = self._builder, self._e
-        zero, one = e.constant(0.0), e.constant(1.0)
-        above = b.fcmp_ordered(">", u, zero)
-        step, ramp = b.select(above, one, zero), b.select(above, u, zero)
-        order = self.value
-        bent = b.select(b.icmp_signed("==", order, order.type(1)), ramp, b.fmul(ramp, ramp))
-        return b.select(b.icmp_signed("==", order, order.type(0)), step, bent)
+    @inlined
+    def polynomial(u: Any, b: Any, c: Any, first: Any, curve: Any) -> Any:
+        """Return the polynomials of the phases, by Horner's rule."""
+        terms = int(curve)
+        at = c * terms * CHUNK + first
+        total = throughout(load(b, at + (terms - 1) * CHUNK, each), lanes)
+        for k in range(terms - 2, -1, -1):
+            total = fma(total, u, throughout(load(b, at + k * CHUNK, each), lanes))
+        return total
 
-    def polynomials(self, rows: list[list[Any]], table: Any, offsets: list[int]) -> list[list[Any]]:
-        """Return the polynomials of each row's phases, by Horner's rule.
-
-        `table` points to a chunk's coefficients (terms, CHUNK), `offsets` are those of the vectors
-        of each row into the chunk.
-        """
-        e, many = self._e, len(offsets)
-        last = self._builder.sub(self.value, e.size(1))
-
-        def coefficients(k: Any) -> list[Any]:
-            place = e.at(table, e.offset((k, e.size(CHUNK))))
-            return [e.load(place, offset) for offset in offsets]
-
-        def down(i: Any, sums: list[Any]) -> list[Any]:
-            c = coefficients(self._builder.sub(self._builder.sub(last, i), e.size(1)))
-            return [
-                e.fma(total, rows[n // many][n % many], c[n % many]) for n, total in enumerate(sums)
-            ]
-
-        sums = e.loop(last, coefficients(last) * len(rows), down)
-        return [sums[i * many : (i + 1) * many] for i in range(len(rows))]
+    if isinstance(kind, types.Float):
+        return random, _cosine
+    if kind in types.integer_domain:
+        return zero, _half_line_power if kind.signed else polynomial
+    return zero, _phase
 
 
-class FeatureSink:
-    """Writes into an intrinsic what becomes of the features of some rows and one chunk.
+@inlined
+def _cosine(u: Any, b: Any, c: Any, first: Any, curve: Any) -> Any:
+    return cast(cosine(u), b.dtype.type(0.0))
 
-    Parameters
-    ----------
-    e : Emitter
-        Of the type of features.
-    A, acc, phi : pointers
-        Coefficients (chunks, outputs, CHUNK) and sums (n, outputs, LANES); features that are kept.
-        None where they are not wanted.
-    outputs, c : values
-        How many outputs there are, and the chunk.
-    rows : sequence of values
-        Numbers of the rows.
-    at, row : values
-        Where to begin in phi, and how far on its next row is.
+
+@inlined
+def _phase(u: Any, b: Any, c: Any, first: Any, curve: Any) -> Any:
+    return u
+
+
+@inlined
+def _half_line_power(u: Any, b: Any, c: Any, first: Any, curve: Any) -> Any:
+    if curve == 0:
+        return where(u > 0.0, 1.0 + u * 0.0, 0.0)
+    ramp = where(u > 0.0, u, 0.0)
+    return ramp if curve == 1 else ramp * ramp
+
+
+def sink(rows: int, each: int) -> Any:
+    """Return what takes the features of some rows, `each` of a chunk's, from number `first` on.
+
+    Its arguments are the features; the coefficients (chunks, outputs, CHUNK) and the sums (n,
+    outputs, LANES), and features that are kept, None where they are not wanted; how many outputs
+    there are, the first row, the chunk and the number; where the chunk begins in what is kept, and
+    how far on its next row is.
     """
+    lanes = rows * LANES
 
-    def __init__(
-        self,
-        e: Emitter,
-        A: Any,
-        acc: Any,
-        phi: Any,
-        *,
-        outputs: Any,
-        c: Any,
-        rows: Sequence[Any],
-        at: Any,
+    @inlined
+    def take(
+        x: Any, A: Any, acc: Any, phi: Any, outputs: Any, r: Any, c: Any, first: Any, at: Any,
         row: Any,
-    ) -> None:
-        self._e, self._outputs, chunk = e, outputs, e.size(CHUNK)
-        self._A = self._acc = self._phi = None
-        if acc is not None:
-            self._A = e.at(A, e.offset((e.offset((c, outputs)), chunk)))
-            sums = [e.offset((e.offset((i, outputs)), e.size(LANES))) for i in rows]
-            self._acc = [e.at(acc, place) for place in sums]
+    ) -> None:  # fmt: skip
         if phi is not None:
-            places = range(len(rows))
-            self._phi = [e.at(phi, e.offset((at, e.size(1)), (e.size(i), row))) for i in places]
+            store_rows(x, phi, at + first, row, rows)
+        if acc is not None:
+            apart = outputs * LANES
+            for k in range(outputs):
+                place = r * apart + k * LANES
+                a = load(A, (c * outputs + k) * CHUNK + first, each)
+                total = load_rows(acc, place, apart, rows, lanes)
+                store_rows(weighed(x, a, total), acc, place, apart, rows)
 
-    def take(self, features: list[list[Any]], offsets: list[int]) -> None:
-        """Take each row's vectors, those at the offsets into the chunk."""
-        e = self._e
-        if self._phi is not None:
-            for place, row in zip(self._phi, features, strict=True):
-                for x, offset in zip(row, offsets, strict=True):
-                    e.store(x, place, offset)
-        if self._acc is None:
-            return
-        sums = self._acc
-
-        def add(k: Any, _: list[Any]) -> list[Any]:
-            """Add an output's coefficients times features to the rows' sums."""
-            A = e.at(self._A, e.offset((k, e.size(CHUNK))))
-            a = [e.load(A, offset) for offset in offsets]
-            for acc, row in zip(sums, features, strict=True):
-                place = e.at(acc, e.offset((k, e.size(LANES))))
-                total = e.load(place)
-                for coefficient, x in zip(a, row, strict=True):
-                    total = e.fma(coefficient, x, total)
-                e.store(total, place)
-            return []
-
-        e.loop(self._outputs, [], add)
+    return take
