@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamk.engine.evaluation.scoring import Scoring
 from streamk.engine.training.beside import Scored
+from streamk.engine.training.scoring import Scoring
 from streamk.errors import InvalidInput
 from streamk.learners.common.prequential import Prequential
 

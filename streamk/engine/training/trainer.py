@@ -22,7 +22,6 @@ from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Schema, dec
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
-from streamk.engine.evaluation.scoring import Scoring, SliceReader
 from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import (
     BadEvents,
@@ -51,6 +50,7 @@ from streamk.engine.training.outputs import (
     predictions,
     revise,
 )
+from streamk.engine.training.scoring import Scoring, SliceReader
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.learners.common.base import Learner
 from streamk.learners.common.classes import Label, beyond
