@@ -27,7 +27,7 @@ def changes(
     """Return after which reviews something changed, and what."""
     found = []
     for n in range(1, reviews + 1):
-        found += [(n, change.step) for change in one.review(worth, alarm=n in alarms)]
+        found += [(n, change.action) for change in one.review(worth, alarm=n in alarms)]
     return found
 
 
