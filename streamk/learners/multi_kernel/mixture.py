@@ -38,8 +38,8 @@ _FLOPS = 100_000
 class ExpertMixture:
     """A pool of experts, external ones beside it, and forecasts of events without a label yet.
 
-    Events are raw, labels in the experts' terms: numbers of classes, or numbers in units of the
-    labels' spread. Scales and units are the caller's, who says when they move.
+    Events are raw, targets are labels in the experts' terms: numbers of classes, or numbers in
+    units of the labels' spread. Scales and units are the caller's, who says when they move.
 
     Attributes
     ----------
