@@ -1,10 +1,10 @@
-"""Explicit vectors of 16 numbers, for loops that the vectoriser does not understand.
+"""What writes LLVM's vector instructions: of 16 numbers if not said otherwise.
 
 The innermost loops of this backend keep a tile of numbers in registers through a whole evaluation:
 loaded once, transformed, taken the cosine of, summed up. Plain loops over arrays put every stage
-through memory and stall on it, so those tiles are written here as LLVM's own vector instructions,
-16 lanes wide whatever the machine has: LLVM splits them for narrower registers, with the same
-results. An `Emitter` writes them into an intrinsic of numba's; nothing here runs at run time.
+through memory and stall on it. Most are written with the vectors of `lanes`, which are values of
+compiled functions; these, and a few intrinsics, are made here by an `Emitter`. Nothing here runs at
+run time.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class Emitter:
         place = self.at(pointer, self.size(offset)) if offset else pointer
         vector = ir.VectorType(place.type.pointee, self.lanes)
         if value.type != vector:
-            value = self.builder.fptrunc(value, vector)
+            wider = isinstance(vector.element, ir.DoubleType)
+            value = (self.builder.fpext if wider else self.builder.fptrunc)(value, vector)
         stored = self.builder.store(value, self.builder.bitcast(place, vector.as_pointer()))
         stored.align = 4
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from streamk.backends import LANES
-from streamk.backends.jit.compiling import compiled, compiling, copy, part
+from streamk.backends.jit.compiling import compiled, compiling, copy, inlined, part
 from streamk.backends.jit.lanes import (
     fma,
     load,
@@ -84,7 +84,7 @@ def _dot_rows(W: Any, at: Any, rows: Any, k: Any, out: Any, u: Any) -> None:
         out[i] = summed(p)
 
 
-@part
+@inlined
 def _some(A: Any, at: Any, left: Any) -> Any:
     """Return the vector at a place of a row of which so many numbers are left."""
     return load(A, at) if left >= LANES else load_first(A, at, left)
