@@ -185,6 +185,7 @@ def test_both_precisions_and_the_exponential() -> None:
 # --- loops, without numba and on other machines -------------------------------------------------
 
 LOOPS = """
+import functools
 import sys
 import numpy as np
 from numba import config, njit
@@ -195,11 +196,11 @@ from streamk.backends.numba_backend.experts import binning, two_stage, window
 
 rng, found = np.random.default_rng(0), {}
 def single(*shape): return rng.normal(size=shape).astype(np.float32)
+@functools.cache
+def compiled(part):
+    return part if config.DISABLE_JIT else njit(error_model="numpy")(lambda *given: part(*given))
 def run(name, function, *arguments):
-    if not config.DISABLE_JIT:
-        part = function
-        function = njit(error_model="numpy")(lambda *given: part(*given))
-    result = function(*arguments)
+    result = compiled(function)(*arguments)
     for i, a in enumerate(arguments):
         if isinstance(a, np.ndarray):
             found[f"{name} {i}"] = a
