@@ -254,18 +254,17 @@ class Engine:
         while not self._stopping:
             if feed.sequencer.events >= self._limit:
                 return "max_events"
-            if not feed.sequencer.ready:
-                if not feed.exhausted:
-                    # What is being learned is written once nothing more is there at once.
-                    feed.poll(_POLL_SECONDS if trainer.drained else 0.0)
-                elif feed.unfinished_lines:
-                    self._save_before_unfinished_lines()
-                else:
-                    return "end"
-            if not feed.sequencer.ready:
-                trainer.drain()
-            elif not self._stopping:
+            if feed.sequencer.ready:
                 self._process_ready()
+            elif not feed.exhausted:
+                # What is being learned is written once nothing more is there at once.
+                feed.poll(_POLL_SECONDS if trainer.drained else 0.0)
+                if not feed.sequencer.ready:
+                    trainer.drain()
+            elif feed.unfinished_lines:
+                self._save_before_unfinished_lines()
+            else:
+                return "end"
             if saving.is_due_by_time:
                 saving.save(feed.sequencer.events)
             if self._display.due:
