@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import extending
+from numba import extending, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
@@ -18,6 +18,11 @@ from numba.core.registry import CPUDispatcher
 
 class CompiledPart(CPUDispatcher):
     """Refuses a call by Python, for which there is no code."""
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Return what is compiled for such types, once for all constants: LLVM puts them in."""
+        dispatcher: Any = super()
+        return dispatcher.get_call_template([types.unliteral(kind) for kind in args], kws)
 
     def __call__(self, *_: Any) -> Any:
         """Raise TypeError."""

@@ -225,13 +225,13 @@ _CHUNK = 256
 """Columns of a sum: a divisor of a panel's rows."""
 
 
-@compiled
+@part
 def _subtract(K: Any, T: Any) -> None:
     for i in range(K.shape[0]):
         T[i] -= K[i]
 
 
-@compiled
+@part
 def _inverse_factor(T: Any, row: Any, X: Any) -> Any:
     """Turn a tile, T[c * GROUP + r], into the inverse of its factor; row and X are room."""
     zero, one = np.float32(0.0), np.float32(1.0)
@@ -264,7 +264,7 @@ def _inverse_factor(T: Any, row: Any, X: Any) -> Any:
     return True
 
 
-@compiled
+@part
 def _reduce(own: Any, i: Any, panel: Any, j: Any, since: Any, count: Any, at: Any, K: Any) -> None:
     """Take the products of two groups over `count` columns from the tile of own group i at `at`."""
     if count > 0:
@@ -276,7 +276,7 @@ def _reduce(own: Any, i: Any, panel: Any, j: Any, since: Any, count: Any, at: An
         _subtract(K, T[first : first + _TILE])
 
 
-@compiled
+@part
 def _divide(own: Any, i: Any, panel: Any, j: Any, at: Any, K: Any) -> None:
     """Turn the tile of own group i at `at` into the factor's, by the diagonal one of group j."""
     T, P = own.reshape(-1), panel.reshape(-1)

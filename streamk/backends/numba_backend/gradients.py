@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.backends.jit.compiling import compiled
+from streamk.backends.jit.compiling import compiled, part
 
 SIGNS, ROOTS, FRACTIONS = range(3)
 """Slopes of a column's difference t: its sign, ``t (t^2 + h^2)^(-3/4)`` and ``t / (t^2 + h^2)``."""
@@ -18,7 +18,7 @@ _LANES = 32
 """Centers whose terms are added side by side."""
 
 
-@compiled
+@part
 def _slopes(kind: Any, h: Any, t: Any) -> None:
     """Put slopes in the place of differences t (p,)."""
     if kind == SIGNS:

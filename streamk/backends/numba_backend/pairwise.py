@@ -127,7 +127,7 @@ _products, _product = (_register_tile(_multiply_by, many=many, start=1.0) for ma
 dots, dot = (_register_tile(_add_product, many=many) for many in (True, False))
 
 
-@compiled
+@part
 def multiply(P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, K: Any) -> None:
     """Do `sums` of the linear kernel: the products of a group with points of Y."""
     none, many = P.dtype.type(0.0), SINGLES if P.itemsize == 4 else DOUBLES
@@ -138,7 +138,7 @@ def multiply(P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: A
         dot(P, Y, K, p, y + i * by, i * GROUP, d, by, step, none)
 
 
-@compiled
+@part
 def sums(
     code: Any, P: Any, p: Any, d: Any, Y: Any, y: Any, rows: Any, by: Any, step: Any, f: Any, K: Any
 ) -> None:

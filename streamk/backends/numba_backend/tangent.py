@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import DEEPEST
-from streamk.backends.jit.compiling import compiled, exact, exact_part
+from streamk.backends.jit.compiling import exact, exact_part, part
 
 __all__ = ["neural_tangent", "to_sphere"]
 
@@ -81,7 +81,7 @@ def _table() -> Any:
 _TABLE = _table()
 
 
-@compiled
+@part
 def neural_tangent(f: Any, depth: Any, K: Any, v: Any) -> None:
     """Turn squared distances into kernels; `f` is 1/4, `v` room for as many numbers."""
     real = K.dtype.type
