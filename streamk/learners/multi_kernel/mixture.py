@@ -210,10 +210,8 @@ class ExpertMixture:
 
     def until_upkeep(self) -> int:
         """Return how many events may be learned at once: until tables grow or experts rest."""
-        return min(
-            binning_tables.until_more(self.n_events),
-            REST_REVIEW_EVERY - self.n_events % REST_REVIEW_EVERY,
-        )
+        until_review = REST_REVIEW_EVERY - self.n_events % REST_REVIEW_EVERY
+        return min(binning_tables.until_more(self.n_events), until_review)
 
     def learn_run(
         self, events: Floats, targets: Floats, *, predict: bool, predicted: bool

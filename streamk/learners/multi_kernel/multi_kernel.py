@@ -365,9 +365,8 @@ class MultiKernel(OneAtATime, Decider):
                 self._learn_run(events[:1], labels[:1], None)
                 first = 1
         while first < len(events):
-            most = min(
-                _LONGEST_RUN, self._inputs.scale.until_change(), self._mixture.until_upkeep()
-            )
+            until = self._inputs.scale.until_change(), self._mixture.until_upkeep()
+            most = min(_LONGEST_RUN, *until)
             stop = first + self._targets.until_change(labels[first : first + most])
             self._learn_run(events[first:stop], labels[first:stop], recorder)
             first = stop
