@@ -1,4 +1,4 @@
-"""What becomes of events: counts, and those that cannot be used, which may be so many at most."""
+"""Counts of events by their fate, and the events that cannot be used, at most so many."""
 
 from __future__ import annotations
 
