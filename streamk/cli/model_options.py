@@ -30,6 +30,7 @@ from streamk.learners import (
     MODELS,
     AdaGrad,
     Constant,
+    FeatureMachine,
     InverseTime,
     Ladder,
     MultiKernel,
@@ -160,7 +161,16 @@ def _reader(option: Option) -> Callable[[str], Any]:
         read = one_of(*option.choices)
     elif isinstance(option, Flag):
         read = _flag
-    return (lambda text: None if text == "none" else read(text)) if option.optional else read
+    return functools.partial(_or_none, read) if option.optional else read
+
+
+def _or_none(read: Callable[[str], Any], text: str) -> Any:
+    if text == "none":
+        return None
+    try:
+        return read(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error} (or none)") from None
 
 
 def task_of(settings: Sequence[tuple[str, str]]) -> str:
@@ -227,7 +237,10 @@ def build(
         if name != MultiKernel.TYPE:
             raise UsageError(f"--expert joins the experts of {MultiKernel.TYPE}, not {name}")
         effort = options.get("effort", EFFORT)
-        options["external_experts"] = _experts(experts, task, seed, effort)
+        learners = options["external_experts"] = _experts(experts, task, seed, effort)
+        is_used = effort == 0 or any(one.TYPE == FeatureMachine.TYPE for one in learners)
+        if "effort" in options and not is_used:
+            raise UsageError(f"--set effort is for a {FeatureMachine.TYPE}, and none joins")
     try:
         _make_parts(name, options)
         return create(name, task=task, seed=seed, **options)
@@ -281,7 +294,7 @@ def _expert(text: str, task: str, seed: int, effort: float | None) -> Learner:
     """A learner of one kernel for an external expert, which is given scaled columns."""
 
     def made(name: str, settings: Sequence[tuple[str, str]]) -> Learner:
-        if name == "feature-machine":  # the one by default, but for what is chosen
+        if name == FeatureMachine.TYPE:  # the one by default, but for what is chosen
             own = [("max_width", str(WIDEST)), ("effort", str(effort).lower())]
             settings = [*own, *settings]
         return build(name, task=task, seed=seed, settings=settings)

@@ -85,6 +85,8 @@ class ShardsPart(Part):
                     f"{flag_of(name)} {options[name]}: this job's model has {chosen[name]}; leave"
                     f" the option out, or {another}"
                 )
+        if "effort" in dict(options.get("set", ())) and model.mixes_experts:
+            raise UsageError("--set effort is for a feature machine, which no model in shards has")
         if workers > chosen["shards"]:
             raise UsageError(
                 f"{workers} workers are more than the {chosen['shards']} shards of a round; have"

@@ -174,3 +174,17 @@ def test_challengers_have_it_as_the_checkpoint_has_it(home: Path) -> None:
     streamk(*challenged, cwd=home)
     out, _ = streamk("inspect", "state", "--json", cwd=home)
     assert json.loads(out)["checkpoints"][-1]["model"]["experts"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--expert", "none", "--set", "effort=0.5"], "--set effort is for a feature-machine"),
+        (["--expert", "kernel-ridge", "--set", "effort=none"], "is for a feature-machine, and"),
+        (["--shards", "2", "--set", "effort=0.5"], "which no model in shards has"),
+        (["--set", "effort=much"], "a number is needed, not 'much' (or none)"),
+    ],
+)
+def test_an_effort_of_no_use_is_an_error(options: list[str], said: str, home: Path) -> None:
+    _, err = streamk(*RUN, *options, cwd=home, status=2)
+    assert said in " ".join(err.split())

@@ -188,7 +188,7 @@ class Methods(Protocol):
 
     @property
     def events_left(self) -> int:
-        """Those until the end of what is learned best in one call."""
+        """Events left of what is best learned in one call; 0 where that is no matter."""
         return 0
 
     @property

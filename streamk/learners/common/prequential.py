@@ -49,7 +49,10 @@ class Recorder:
         self._parts: list[tuple[int, NDArray[np.float64]]] = []
 
     def add(self, F: NDArray[np.float64]) -> None:
-        """Take the outputs F (m, outputs) of the next m events, before any of them is learned."""
+        """Take the outputs F (m, outputs) that the next m events had before they were learned.
+
+        They are decided by the classes of now, which may not have changed among these events.
+        """
         learner, first = self._learner, self._done
         self._done += len(F)
         if learner.is_classifier and not learner.classes:
