@@ -15,6 +15,8 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.registry import CPUDispatcher
 
+_unliteral: Any = types.unliteral
+
 
 class CompiledPart(CPUDispatcher):
     """Refuses a call by Python, for which there is no code."""
@@ -22,7 +24,7 @@ class CompiledPart(CPUDispatcher):
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Return what is compiled for such types, once for all constants: LLVM puts them in."""
         dispatcher: Any = super()
-        return dispatcher.get_call_template([types.unliteral(kind) for kind in args], kws)
+        return dispatcher.get_call_template([_unliteral(kind) for kind in args], kws)
 
     def __call__(self, *_: Any) -> Any:
         """Raise TypeError."""
