@@ -1,7 +1,7 @@
 """The compiler's room: all that reaches into the private parts of numba or LLVM is here.
 
 No other module may import `numba.core` or `numba.np`; a test holds that. A loop needs the
-decorators of `compiling` and, for vectors that numba does not find, the `Emitter` of `vectors`.
+decorators of `compiling` and, for vectors that numba does not find, the functions of `lanes`.
 
 What each part is for, and what it gains for the default model on a machine of two cores:
 
@@ -17,7 +17,9 @@ What each part is for, and what it gains for the default model on a machine of t
 `compiling.Stage`     A function that others call by its address is compiled once, not in each, and
                       found in the cache by itself.
 `compiling._Counter`  A first use tells how far it is.
-`vectors.Emitter`     Explicit vectors of 16 numbers: the innermost loops, see there.
+`lanes`               Vectors as values of compiled functions: the innermost loops, which LLVM does
+                      not find by itself. Each function has a plain twin, which is tested equal.
+`vectors.Emitter`     Writes the instructions of `lanes`, of random words and of landmarks' tiles.
 `memory.give_back`    (`streamk.backends.memory`) drops the pages of LLVM that were read while loops
                       were loaded: 50 MB of 185.
 ====================  ===========================================================================
