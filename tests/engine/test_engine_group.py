@@ -286,6 +286,28 @@ def test_a_takeover_while_the_disk_is_full_waits(
     assert report.counts.learned == N - learned(tmp_path, "member-1")
 
 
+def test_a_takeover_that_could_not_be_saved_is_undone_before_the_dead_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "_REST", 0.0)
+    disk, group = Disk(monkeypatch), dict[str, tuple[int, str]]()
+
+    def dies_and_is_taken_over(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:])
+        disk.refused = 3  # what it gives up, what it gets, and the same once more
+        member.rebalance(ALL)
+
+    def comes_back(member: Member) -> None:
+        assert not disk.refused
+        member.rebalance(ALL[:2])
+        run(tmp_path, group, ALL[2:])
+
+    run(tmp_path, group, ALL[:2], {4: dies_and_is_taken_over, 5: comes_back})
+    for member, mine in (("member-0", ALL[:2]), ("member-1", ALL[2:])):
+        assert learned(tmp_path, member) == sum(len(DATA[name]) for name in mine)
+        assert newest_checkpoint(tmp_path / member).body["absorbed"] == []
+
+
 def test_without_grace_a_full_disk_ends_the_run_in_a_rebalance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

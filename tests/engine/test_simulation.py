@@ -331,7 +331,7 @@ FAULTS: dict[str, tuple[tuple[Any, str, Any] | None, int, str]] = {
     "no fencing": ((transaction, "transactional_id", each_its_own), 10, "written twice"),
     "no reading of the topic": ((Tail, "find", nothing_stands), 30, "written twice"),
     "committed after the checkpoint": (None, 30, "unwritten"),
-    "slow commits trusted": ((transaction, "_SURE", math.inf), 805, "written twice"),
+    "slow commits trusted": ((transaction, "_SURE", math.inf), 1297, "written twice"),
     "a process that was replaced goes on": (
         (KafkaSink, "is_alone", lambda *_: True),
         1732,

@@ -290,6 +290,8 @@ class CheckpointCoordinator:
         except NotSaved as error:
             if not self._checkpoints.grace:
                 raise
+            # At once: a dead member whose model was merged may come back now that its slot is free.
+            self._restore_committed(error)
             raise NotAssigned(str(error)) from error
 
     def _assign(self, partitions: Sequence[str], *, opened: bool = False) -> None:
