@@ -368,9 +368,9 @@ class KafkaSource(SourceBase):
                 raise self.link.cluster.no_topic(self._topic, self._reader.topics())
             if self.group is not None:
                 listener = Listener(
-                    revoked=self._keeping_errors(partial(self._revoke, lost=False)),
-                    lost=self._keeping_errors(partial(self._revoke, lost=True)),
-                    assigned=self._keeping_errors(self._assign),
+                    revoked=self._keeping_errors(partial(self._revoke, lost=False), self._without),
+                    lost=self._keeping_errors(partial(self._revoke, lost=True), self._without),
+                    assigned=self._keeping_errors(self._assign, self._named),
                 )
                 self._reader.join(listener)
                 return
@@ -432,8 +432,11 @@ class KafkaSource(SourceBase):
             if self._on_revoked is not None and self._names:
                 self._on_revoked(self.partitions())
         finally:
-            self._names = {n: name for n, name in self._names.items() if n not in numbers}
+            self._names = self._without(numbers)
             self._lost = False
+
+    def _without(self, numbers: Collection[int]) -> dict[int, str]:
+        return {n: name for n, name in self._names.items() if n not in numbers}
 
     def _assign(self, numbers: Collection[int]) -> None:
         """Place new partitions at the group's offsets, then tell the reader, which may seek."""
@@ -449,12 +452,21 @@ class KafkaSource(SourceBase):
         if self._on_assigned is not None:
             self._on_assigned(self.partitions())
 
-    def _keeping_errors(self, tell: Callable[[Collection[int]], None]) -> Callable[..., None]:
-        """Return what tells of a rebalance; its error goes to `poll`, not into the client."""
+    def _keeping_errors(
+        self,
+        tell: Callable[[Collection[int]], None],
+        owned: Callable[[Collection[int]], dict[int, str]],
+    ) -> Callable[..., None]:
+        """Return what tells of a rebalance; its error goes to `poll`, not into the client.
+
+        After an error only `owned` is asked for what there is now: the engine hears of the error
+        first, and reads the partitions again if that does not end the run.
+        """
 
         def told(numbers: Collection[int]) -> None:
             if self._callback_error is not None:
-                return  # that error ends the run; a later one would hide it
+                self._names = owned(numbers)
+                return
             try:
                 tell(numbers)
             except BaseException as error:

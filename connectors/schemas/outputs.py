@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
@@ -14,7 +15,7 @@ from connectors.base import Trouble
 from connectors.errors import BadRecord, ConnectorError, Unavailable
 from connectors.fields import UNIONS, Field, ListOf, MapOf, RecordType, Scalar, branches
 from connectors.formats import Encode, JSONOutputs, json_object
-from connectors.records import FRAME_BYTES, framed
+from connectors.records import framed, json_body
 from connectors.schemas.formats import SchemaFormat, format_of, store_of
 from connectors.schemas.stores import Away, SchemaStore
 
@@ -229,7 +230,7 @@ class FramedOutputs(JSONOutputs):
         Asks for the schemas that are not known yet, and waits for a registry that is gone.
         """
         if self._read is None:
-            return [json_object((record or b"")[FRAME_BYTES:]) for record in records]
+            return [json_object(_body(record)) for record in records]
         told = False
         while self._read.ready(records) < len(records):
             trouble = self._read.trouble()
@@ -299,3 +300,9 @@ def _undeclared(_: Mapping[str, Any]) -> bytes:
         "a sink with a schema must be told the fields of outputs before the first one is written:"
         " call declare"
     )
+
+
+def _body(record: bytes | None) -> bytes:
+    with contextlib.suppress(BadRecord):
+        return json_body(record)
+    return b""

@@ -47,6 +47,8 @@ class Restarts:
                 return
             with suppress(Aborted, Unavailable, NotAssigned):
                 self._feed.poll(_REST)  # what the group has to say comes there
+            if self._coordinator.commits != self._commits:
+                return
 
 
 _AGAIN = 1.0

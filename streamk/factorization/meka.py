@@ -217,7 +217,7 @@ class Basis:
 
 def _randomized(M: Numbers, rank: int, seed: int) -> Numbers:
     """Return U S^-1/2 of the leading part of M as Li, Kwok and Lu find it (2010)."""
-    svd = scikit_learn("utils.extmath").randomized_svd
+    svd = scikit_learn("utils.extmath", f"the basis {RANDOMIZED!r}").randomized_svd
     U, s, _ = svd(M, min(rank, len(M)), n_oversamples=10, n_iter=1, random_state=seed % 2**32)
     kept = s > _SMALLEST * s[0]
     return np.asarray(U[:, kept] / np.sqrt(s[kept]))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from streamk.backends import DEEPEST, FACTORS, Backend, Curve, KernelCode, Law
@@ -383,12 +382,9 @@ class Zonal(SphericalKernel):
         >>> Zonal.of(lambda t: (1 + t) ** 2 / 4, columns=2, degrees=2).weights
         (0.333333333333, 0.5, 0.166666666667)
         """
-        if not is_whole(columns) or columns < 1:
-            raise InvalidInput(f"columns={columns!r} must be a whole number from 1 on")
-        q, terms, power = columns + 1, degrees + 1, columns / 2.0 - 1.0
-        # The density of u.v for a uniform u is that of (1 - t^2)^power.
-        nodes, quadrature = scipy.special.roots_jacobi(_NODES, power, power)
-        values = np.asarray(function(nodes), np.float64) * (quadrature / quadrature.sum())
+        q, terms = columns + 1, degrees + 1
+        nodes, quadrature = _gegenbauer_nodes(q)
+        values = np.asarray(function(nodes), np.float64) * quadrature
         P = gegenbauer(nodes, terms, q, np)
         found = [harmonics(n, q) * float(values @ P[n]) for n in range(terms)]
         scale = max(map(abs, found))
@@ -461,3 +457,19 @@ def harmonics(n: int, q: int) -> int:
     if q == 1 or n == 0:
         return 1
     return math.comb(q + n - 1, n) - (math.comb(q + n - 3, n - 2) if n > 1 else 0)
+
+
+def _gegenbauer_nodes(q: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return nodes and weights, which add up to 1, of Gauss's quadrature for ``u.v`` on the sphere.
+
+    The density of u.v for a uniform u is that of ``(1 - t^2)^((q - 3) / 2)``; the nodes are the
+    eigenvalues of the matrix of its polynomials' recurrence (Golub and Welsch 1969). SciPy's
+    `roots_jacobi` has none of such large exponents as 20,000 columns ask for.
+    """
+    if not is_whole(q) or q < 2:
+        raise InvalidInput(f"columns={q - 1!r} must be a whole number from 1 on")
+    half, k = (q - 2) / 2.0, np.arange(2, _NODES)
+    beside = np.sqrt(k * (k + 2.0 * half - 1.0) / (4.0 * (k + half) * (k + half - 1.0)))
+    beside = np.concatenate([[math.sqrt(1.0 / (2.0 * (1.0 + half)))], beside])
+    nodes, vectors = np.linalg.eigh(np.diag(beside, 1) + np.diag(beside, -1))
+    return nodes, vectors[0] ** 2

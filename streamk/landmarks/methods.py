@@ -389,7 +389,7 @@ def centers_of(
     There are at most so many, and no more than different points (n, d), by at most so many of
     Lloyd's iterations from centres by "random" or "k-means++".
     """
-    model = scikit_learn("cluster").KMeans(
+    model = scikit_learn("cluster", "k-means").KMeans(
         min(count, len(points)),
         init=init,
         n_init=1,
@@ -400,18 +400,18 @@ def centers_of(
     # Threads add up their parts of a cluster in the order in which they finish.
     with _thread_pools().limit(limits=1), warnings.catch_warnings():
         # There may be fewer different points than clusters.
-        warnings.simplefilter("ignore", scikit_learn("exceptions").ConvergenceWarning)
+        warnings.simplefilter("ignore", scikit_learn("exceptions", "k-means").ConvergenceWarning)
         model.fit(points)
     return np.asarray(np.unique(model.cluster_centers_, axis=0))
 
 
-def scikit_learn(module: str) -> Any:
-    """Return a module of scikit-learn; raise BackendUnavailable if that is not installed."""
+def scikit_learn(module: str, what: str) -> Any:
+    """Return a module of scikit-learn, for `what`; raise BackendUnavailable if there is none."""
     try:
         return importlib.import_module(f"sklearn.{module}")
     except ImportError as error:
         raise BackendUnavailable(
-            f"this needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
+            f"{what} needs scikit-learn ({error}): pip install 'streamk[sklearn]'"
         ) from None
 
 

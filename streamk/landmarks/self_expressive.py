@@ -128,7 +128,7 @@ class SelfExpressive:
         embedded = np.asarray(scaled @ vectors[:, -n_clusters:])
         norms = np.linalg.norm(embedded, axis=1, keepdims=True)
         embedded /= np.where(norms > 0, norms, 1.0)
-        model = scikit_learn("cluster").KMeans(n_clusters, n_init=10, random_state=seed)
+        model = scikit_learn("cluster", "k-means").KMeans(n_clusters, n_init=10, random_state=seed)
         return np.asarray(model.fit_predict(embedded), dtype=np.int64)
 
     def classify(self, Y: ArrayLike, labels: ArrayLike) -> NDArray[Any]:
@@ -265,7 +265,7 @@ def _coded(
 
 def _pursued(gram: Numbers, products: Numbers, sparsity: int, error: float) -> Numbers:
     """Orthogonal matching pursuit of unit vectors: at most `sparsity` atoms, fewer if they do."""
-    pursue = scikit_learn("linear_model").orthogonal_mp_gram
+    pursue = scikit_learn("linear_model", "matching pursuit").orthogonal_mp_gram
     with warnings.catch_warnings():
         # It warns of codes that are exact before they have all their atoms, which is no fault.
         warnings.simplefilter("ignore", RuntimeWarning)

@@ -235,7 +235,7 @@ class LateTrainer(Trainer):
         self._bad_events.check(counted, wrong, self.counts)
 
     def check(self) -> None:
-        """Settle, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
+        """Drain, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
         self.drain()
         lacking = self._lacking
         if lacking and self._labels_good and self._events and not self.fates.too_late:

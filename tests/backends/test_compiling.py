@@ -62,7 +62,7 @@ def test_another_process_finds_what_was_compiled(tmp_path):
 def test_files_in_folders_and_beside_count_too():
     from streamk.backends.jit.cache import _STAMP
 
-    assert {"vectors.py", "exponential.py", "banks.py", "pool_arrays.py"} <= {
+    assert {"lanes.py", "vectors.py", "exponential.py", "banks.py", "pool_arrays.py"} <= {
         name for name, _ in _STAMP
     }
 
@@ -77,9 +77,12 @@ def test_no_function_takes_over_its_callers_arithmetic():
 
 def test_numba_has_what_is_changed_in_it():
     """Names that numba does not promise; in another version they are to be looked at again."""
+    from numba.core import imputils
     from numba.core.caching import Cache, CompileResultCacheImpl, IndexDataCacheFile
     from numba.core.codegen import JITCodeLibrary, JitEngine
+    from numba.core.datamodel import registry
     from numba.core.runtime.nrt import rtsys
+    from numba.core.typing import templates
 
     from streamk.backends.jit import cache, parts
 
@@ -97,6 +100,10 @@ def test_numba_has_what_is_changed_in_it():
     assert {"enable_object_caching", "_set_compiled_object"} <= set(dir(JITCodeLibrary))
     assert JitEngine(None)._defined_symbols == set()
     assert callable(rtsys.initialize)
+    assert callable(registry.default_manager.register)
+    assert callable(templates.builtin_registry.register_global)
+    assert callable(imputils.builtin_registry.lower)
+    assert hasattr(templates.AbstractTemplate, "prefer_literal")
 
 
 LINKED = """

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numba import njit
+from numba.core.errors import TypingError
 
+from streamk.backends.jit.compiling import inlined, part
 from streamk.backends.jit.lanes import (
     absolute,
     cast,
@@ -45,6 +47,7 @@ from streamk.backends.jit.lanes import (
     whole,
 )
 from streamk.backends.numba_backend.exponential import decayed_vector
+from streamk.backends.numba_backend.phases import _half_line_power
 
 
 class Numbers(NamedTuple):
@@ -75,8 +78,8 @@ def first_numbers(n: Any, out: Any) -> None:
     for i in range(-1, 18):
         store(load_first(n.a, 2 * i + 3, i), out, 40 * i + 40)
         store(load_first(n.a, i + 1, i, 8), out, 40 * i + 60)
-    for i in range(17):
-        store_first(load(n.b, i), out, 40 * i + 801, i)
+    for i in range(-1, 18):
+        store_first(load(n.b, i + 1), out, 30 * i + 831, i)
 
 
 def rows(n: Any, out: Any) -> None:
@@ -140,6 +143,7 @@ def summing(n: Any, out: Any) -> None:
 def curves(n: Any, out: Any) -> None:
     store(cosine(load(n.finite, 0, 32)), out, 0)
     store(cosine(load(n.a, 0)), out, 32)
+    store(cosine(load(n.finite, 0) * 1e7), out, 48)
 
 
 EXACT = (memory, first_numbers, rows, arithmetic, choices, places, turned)
@@ -151,6 +155,29 @@ def numbers(dtype: str) -> Numbers:
     a[[1, 7]], a[9], a[30], b[4], b[2] = np.nan, np.inf, -np.inf, np.nan, a[2]
     places = rng.integers(0, 600, 60).astype(np.int32)
     return Numbers(a, b, finite, places, rng.integers(0, 2**63, 9).astype(np.uint64))
+
+
+def test_an_array_that_lies_otherwise_is_refused() -> None:
+    with pytest.raises(TypingError):
+        njit(lambda A, out: store(load(A, 0), out, 0))(np.zeros((16, 16))[:, 3], np.zeros(16))
+
+
+def test_the_step_of_any_phase_is_zero_or_one() -> None:
+    step: Any = inlined(lambda u, b: _half_line_power(u, b, b, 0, 0))
+    for dtype in (np.float32, np.float64):
+        u, out = np.zeros(16, dtype), np.zeros(16, dtype)
+        u[:5] = -np.inf, -0.0, 1e38, np.inf, np.nan
+        njit(lambda u, out: store(step(load(u, 0), u), out, 0))(u, out)
+        np.testing.assert_array_equal(out[:5], [0.0, 0.0, 1.0, 1.0, 0.0])
+
+
+def test_a_part_is_compiled_once_for_all_constants() -> None:
+    @part
+    def added(x: Any, n: Any) -> Any:
+        return x + n
+
+    njit(lambda x: added(x, 1) + added(x, 2) + added(x, n=3))(1.0)
+    assert len(added.overloads) == 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

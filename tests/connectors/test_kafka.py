@@ -8,6 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,32 @@ def poll_nothing(src: KafkaSource) -> None:
     """Poll for up to ten seconds where no event comes."""
     for _ in range(50):
         assert src.poll(10, 0.2) == []
+
+
+def test_partitions_after_an_error_of_a_rebalance_are_those_of_the_last_one(
+    kafka_address: str, kafka_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error may not end the run, which then goes on with what the member owns."""
+    topic = kafka_topic(2)
+
+    def refused(_: Any) -> None:
+        raise OSError("the disk is full")
+
+    with source(kafka_address, topic, group=f"{topic}-group") as src:
+        src.set_rebalance(refused, refused)
+        revoke = src._keeping_errors(partial(src._revoke, lost=False), src._without)
+        assign = src._keeping_errors(src._assign, src._named)
+
+        def rebalances(*_: Any) -> list[Any]:
+            assign({0, 1})
+            revoke({0, 1})
+            assign({1})
+            return []
+
+        monkeypatch.setattr(src._reader, "read", rebalances)
+        with pytest.raises(OSError, match="the disk is full"):
+            src.poll(10, 0.1)
+        assert src.partitions() == (f"{topic}:1",)
 
 
 def test_is_a_source_and_a_sink(kafka_address: str, kafka_topic: MakeTopic) -> None:

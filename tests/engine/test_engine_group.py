@@ -230,6 +230,36 @@ def test_what_was_not_committed_is_unlearned(tmp_path: Path) -> None:
     assert same_model(report.model, plain.model)
 
 
+class Refused(Member):
+    """A member whose commits the group refuses as it does where it has moved on."""
+
+    def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
+        if self.fenced:
+            raise Revoked("the group has given the partitions away")
+        super().commit(offsets, metadata)
+
+
+def test_a_sink_that_cannot_go_back_at_once_goes_back_later(tmp_path: Path) -> None:
+    class Sink(MemorySink):
+        away = False
+
+        def rewind(self, mark: Any) -> None:
+            if self.away:
+                self.away = False
+                raise ConnectorError("no broker answers")
+            super().rewind(mark)
+
+    sink = Sink()
+
+    def fenced(member: Member) -> None:
+        member.fenced = sink.away = True
+        member.rebalance(ALL)
+
+    run(tmp_path, {}, ALL, {6: fenced}, kind=Refused, checkpoint_every=10 * BATCH, sink=sink)
+    positions = [(output.partition, output.offset) for output in sink.outputs]
+    assert len(positions) == len(set(positions)) == N
+
+
 class Disk:
     """A disk that is full for the next writes of checkpoints."""
 

@@ -246,7 +246,7 @@ def test_a_journal_without_an_end_is_refused(store: DirectoryStore) -> None:
     path.touch()
     os.truncate(path, 1 << 40)
     with pytest.raises(StateError, match="journal: is damaged in line 1"):
-        store.noted()
+        store.read_passes()
 
 
 def test_links_and_pipes_in_the_place_of_files(store: DirectoryStore, tmp_path: Path) -> None:
@@ -254,11 +254,11 @@ def test_links_and_pipes_in_the_place_of_files(store: DirectoryStore, tmp_path: 
     path = store.path / "00000001.journal"
     path.symlink_to(tmp_path / "precious")
     with pytest.raises(StateError, match="journal: cannot be read"):
-        store.noted()
+        store.read_passes()
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(StateError, match="journal: is not a regular file"):
-        store.noted()
+        store.read_passes()
     assert (tmp_path / "precious").read_text() == "precious"
 
 

@@ -19,7 +19,7 @@ What each part is for, and what it gains for the default model on a machine of t
 `compiling._Counter`  A first use tells how far it is.
 `lanes`               Vectors as values of compiled functions: the innermost loops, which LLVM does
                       not find by itself. Each function has a plain twin, which is tested equal.
-`vectors.Emitter`     Writes the instructions of `lanes`, of random words and of landmarks' tiles.
+`vectors.Emitter`     Writes the instructions of `lanes`, and of landmarks' tiles.
 `memory.give_back`    (`streamk.backends.memory`) drops the pages of LLVM that were read while loops
                       were loaded: 50 MB of 185.
 ====================  ===========================================================================

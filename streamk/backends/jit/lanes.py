@@ -6,10 +6,11 @@ itself. Each function below is one or a few of LLVM's vector instructions, with 
 said otherwise, whatever the machine has: LLVM splits them for narrower registers, with the same
 results. Of vectors of numbers there are +, -, *, <, > and >= besides.
 
-Where nothing is compiled, a function is what it says, with NumPy, and a vector is an array. So all
-that is written with these functions is its own plain twin. Of vectors of both precisions the single
-one becomes double, and a number of floating point stands for a vector that repeats it, of the type
-of those beside it. A place is the number of a number in an array of any shape.
+Where nothing is compiled, the body of a function runs, with NumPy, and a vector is an array. So a
+loop that is written with these functions is its own plain twin, unless it takes its width from a
+type (`jit.parts.overload`). Of vectors of both precisions the single one becomes double, and a
+number of floating point stands for a vector that repeats it, of the type of those beside it. A
+place is an index into the numbers of an array, row by row; arrays lie in C's order.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def _emits(
     """
 
     def generic(_: Any, given: Any, __: Any) -> Any:
+        if any(isinstance(kind, types.Array) and kind.layout != "C" for kind in given):
+            return None
         found = returns(*given)
         handed = [kind if isinstance(kind, types.Literal) else _handed(kind) for kind in given]
         return None if found is None else found(*handed)
@@ -93,7 +96,6 @@ def _emits(
 
     members = {"key": function, "prefer_literal": True, "generic": generic}
     template = type(f"_{function.__name__}", (_template,), members)
-    _typed.register(template)
     _typed.register_global(function, types.Function(template))
     for kind in kinds or [(_any,)]:
         _lowered.lower(function, *kind)(lower)
@@ -169,7 +171,7 @@ def load(A: Any, at: int, lanes: int = LANES) -> Any:
 
 @operation(
     _loaded_first,
-    lambda e, A, at, count, *_: e.load_some(e.at(A, at), 0, count),
+    lambda e, A, at, count, *_: e.load_some(e.at(A, at), count),
 )
 def load_first(A: Any, at: int, count: int, lanes: int = LANES) -> Any:
     """Return the vector at a place of which `count` numbers are there, with 0 for the others."""
@@ -186,8 +188,9 @@ def store(value: Any, A: Any, at: int) -> None:
 
 @operation(_none, lambda e, value, A, at, count: e.store_some(value, e.at(A, at), count))
 def store_first(value: Any, A: Any, at: int, count: int) -> None:
-    """Put the first `count` numbers of a vector at a place of an array of its type."""
-    A.reshape(-1)[at : at + count] = value[:count]
+    """Put the first `count` numbers of a vector at a place of an array, in the array's type."""
+    some = value[: max(0, count)]
+    A.reshape(-1)[at : at + len(some)] = some
 
 
 def _emit_gathered(e: Emitter, A: Any, places: Any) -> Any:
@@ -202,14 +205,15 @@ def _emit_gathered(e: Emitter, A: Any, places: Any) -> Any:
 
 @operation(lambda A, places: _Vector(A.dtype, places.count), _emit_gathered)
 def gathered(A: Any, places: Any) -> Any:
-    """Return the numbers at some places of an array, a vector of whole numbers."""
+    """Return the numbers at some places of an array: signed whole numbers, none negative."""
     return A.reshape(-1)[places]
 
 
 def _emit_load_each(e: Emitter, A: Any, at: Any, few: Any, *_: Any) -> Any:
-    each, count = Emitter(e.builder, e.element), e.lanes // LANES
-    places = _places(e, A, at, few, count)
-    return _joined(e, [each.load_repeated(place, few.constant) for place in places])
+    each = Emitter(e.builder, e.element, lanes=few.constant)
+    places = _places(e, A, at, few, e.lanes // LANES)
+    order = [lane % each.lanes for lane in range(LANES)]
+    return _joined(e, [e.chosen(each.load(place), order) for place in places])
 
 
 @operation(_wide, _emit_load_each)
@@ -341,7 +345,7 @@ def where(mask: Any, a: Any, b: Any) -> Any:
     lambda e, x: e.builder.fptosi(x, ir.VectorType(ir.IntType(32), e.lanes)),
 )
 def whole(x: Any) -> Any:
-    """Return numbers without what is behind the point, in 32 bits."""
+    """Round towards 0, to 32 bits; NaN and numbers beyond these have no defined result."""
     return x.astype(np.int32)
 
 
@@ -363,7 +367,8 @@ def cosine(x: Any) -> Any:
 
     An infinite number, or NaN, counts as half a turn.
     """
-    return np.cos(2.0 * np.pi * np.where(np.isfinite(x), x, 0.5))
+    x = np.where(np.isfinite(x), x, 0.5)
+    return np.cos(2.0 * np.pi * (x - np.rint(x)))
 
 
 # Transforms
@@ -384,7 +389,7 @@ def flipped(x: Any, masks: Any, at: int, step: int) -> Any:
 
     `LANES` lanes have theirs in 16 bits of an array, at such a place and `step` such places apart.
     """
-    words = masks.view("<u2")[at + step * np.arange(len(x) // LANES)]
+    words = masks.reshape(-1).view("<u2")[at + step * np.arange(len(x) // LANES)]
     bits = np.unpackbits(words.view(np.uint8), bitorder="little")
     return np.where(bits, -x, x)
 
@@ -487,7 +492,7 @@ def _emit_greatest(e: Emitter, x: Any) -> Any:
 
 @operation(lambda x: x.element, _emit_greatest)
 def greatest(x: Any) -> Any:
-    """Return the greatest of all lanes."""
+    """Return the greatest of all lanes, none of which is NaN."""
     return x.max()
 
 

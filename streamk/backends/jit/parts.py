@@ -22,9 +22,10 @@ class CompiledPart(CPUDispatcher):
     """Refuses a call by Python, for which there is no code."""
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Return what is compiled for such types, once for all constants: LLVM puts them in."""
+        """Return what is compiled for such types, once for all constants, which LLVM fills in."""
         dispatcher: Any = super()
-        return dispatcher.get_call_template([_unliteral(kind) for kind in args], kws)
+        named = {name: _unliteral(kind) for name, kind in dict(kws).items()}
+        return dispatcher.get_call_template([_unliteral(kind) for kind in args], named)
 
     def __call__(self, *_: Any) -> Any:
         """Raise TypeError."""

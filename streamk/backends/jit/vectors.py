@@ -100,57 +100,48 @@ class Emitter:
         """Return the pointer moved on by so many numbers."""
         return self.builder.gep(pointer, [offset], inbounds=True)
 
-    def load(self, pointer: Any, offset: int = 0) -> Any:
+    def load(self, pointer: Any) -> Any:
         """Load a vector, of whichever type the place is."""
-        place = self.at(pointer, self.size(offset)) if offset else pointer
-        vector = ir.VectorType(place.type.pointee, self.lanes)
-        value = self.builder.load(self.builder.bitcast(place, vector.as_pointer()))
+        vector = ir.VectorType(pointer.type.pointee, self.lanes)
+        value = self.builder.load(self.builder.bitcast(pointer, vector.as_pointer()))
         value.align = 4
         return self.converted(value)
 
-    def load_repeated(self, pointer: Any, lanes: int) -> Any:
-        """Load so many numbers, repeated throughout a vector."""
-        if lanes == self.lanes:
-            return self.load(pointer)
-        b, few = self.builder, ir.VectorType(pointer.type.pointee, lanes)
-        value = b.load(b.bitcast(pointer, few.as_pointer()))
-        value.align = 4
-        return self.converted(self.chosen(value, [lane % lanes for lane in range(self.lanes)]))
-
-    def load_some(self, pointer: Any, offset: int, count: Any) -> Any:
-        """Load a vector of which `count` - `offset` numbers are there; the others are 0."""
+    def load_some(self, pointer: Any, count: Any) -> Any:
+        """Load a vector of which the first `count` numbers are there; the others are 0."""
         b, given = self.builder, ir.VectorType(pointer.type.pointee, self.lanes)
-        mask = self._first(offset, count)
-        place = b.bitcast(self.at(pointer, self.size(offset)), given.as_pointer())
+        place, mask = b.bitcast(pointer, given.as_pointer()), self._first(count)
         signature = ir.FunctionType(given, [place.type, ir.IntType(32), mask.type, given])
         name = f"llvm.masked.load.{_suffix(given)}.p0"
         masked = self.function(signature, name)
         align, zero = ir.Constant(ir.IntType(32), 4), ir.Constant(given, [0.0] * self.lanes)
         return self.converted(b.call(masked, [place, align, mask, zero]))
 
-    def store(self, value: Any, pointer: Any, offset: int = 0) -> None:
+    def store(self, value: Any, pointer: Any) -> None:
         """Store a vector, in the type of the place."""
-        place = self.at(pointer, self.size(offset)) if offset else pointer
-        vector = ir.VectorType(place.type.pointee, self.lanes)
-        if value.type != vector:
-            wider = isinstance(vector.element, ir.DoubleType)
-            value = (self.builder.fpext if wider else self.builder.fptrunc)(value, vector)
-        stored = self.builder.store(value, self.builder.bitcast(place, vector.as_pointer()))
-        stored.align = 4
+        value, place = self._in_type_of(pointer, value)
+        self.builder.store(value, place).align = 4
 
     def store_some(self, value: Any, pointer: Any, count: Any) -> None:
-        """Store the first `count` numbers of a vector, of the type of the place."""
-        b, mask = self.builder, self._first(0, count)
-        place = b.bitcast(pointer, value.type.as_pointer())
+        """Store the first `count` numbers of a vector, in the type of the place."""
+        mask, (value, place) = self._first(count), self._in_type_of(pointer, value)
         kinds = [value.type, place.type, ir.IntType(32), mask.type]
         name = f"llvm.masked.store.{_suffix(value.type)}.p0"
         masked = self.function(ir.FunctionType(ir.VoidType(), kinds), name)
-        b.call(masked, [value, place, ir.Constant(ir.IntType(32), 4), mask])
+        self.builder.call(masked, [value, place, ir.Constant(ir.IntType(32), 4), mask])
 
-    def _first(self, offset: int, count: Any) -> Any:
-        """Return which lanes, numbered from an offset on, are among the first `count`."""
+    def _in_type_of(self, pointer: Any, value: Any) -> tuple[Any, Any]:
+        """Return a vector in the type of a place, and the place of a vector there."""
+        vector = ir.VectorType(pointer.type.pointee, self.lanes)
+        if value.type != vector:
+            is_wider = isinstance(vector.element, ir.DoubleType)
+            value = (self.builder.fpext if is_wider else self.builder.fptrunc)(value, vector)
+        return value, self.builder.bitcast(pointer, vector.as_pointer())
+
+    def _first(self, count: Any) -> Any:
+        """Return which lanes are among the first `count`."""
         numbers = ir.VectorType(_INT, self.lanes)
-        lanes = ir.Constant(numbers, [offset + lane for lane in range(self.lanes)])
+        lanes = ir.Constant(numbers, list(range(self.lanes)))
         return self.builder.icmp_signed("<", lanes, self.splat(count, numbers))
 
     def converted(self, value: Any) -> Any:
@@ -289,30 +280,29 @@ def _suffix(vector: Any) -> str:
     return f"v{vector.count}f{32 if vector.element == ir.FloatType() else 64}"
 
 
-def emitted(returns: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that makes an intrinsic, of such a type, of what emits its instructions.
+def emitted(emit: Callable[..., Any]) -> Any:
+    """Return the intrinsic, which returns nothing, of what emits its instructions.
 
     That takes the builder, and of the intrinsic's arguments a pointer for an array, 64 bits for a
     whole number, and other numbers as they are.
     """
 
-    def decorate(emit: Callable[..., Any]) -> Any:
-        @wraps(emit)
-        def typed(_: Any, *kinds: Any) -> Any:
-            def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-                given = [
+    @wraps(emit)
+    def typed(_: Any, *kinds: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            emit(
+                builder,
+                *(
                     data(context, builder, kind, value) if isinstance(kind, types.Array) else value
                     for kind, value in zip(signature.args, values, strict=True)
-                ]
-                found = emit(builder, *given)
-                return context.get_dummy_value() if found is None else found
+                ),
+            )
+            return context.get_dummy_value()
 
-            handed = [types.int64 if isinstance(k, types.Integer) else k for k in kinds]
-            return returns(*handed), codegen
+        handed = [types.int64 if isinstance(k, types.Integer) else k for k in kinds]
+        return types.void(*handed), codegen
 
-        return intrinsic(typed)
-
-    return decorate
+    return intrinsic(typed)
 
 
 def stack(builder: Any, element: Any, count: int) -> Any:

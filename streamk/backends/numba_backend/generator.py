@@ -243,7 +243,7 @@ def _places(builder: Any, start: Any, vector: Any) -> list[Any]:
     ]
 
 
-@emitted()
+@emitted
 def chunk_words(builder: Any, group: Any, tag: Any, key: Any, seed: Any, out: Any) -> None:
     """Write the words of the calls group ... group + 15 into 64 numbers uint32."""
     words = _in_order(builder, Philox(builder, seed).words(group, tag, key))
@@ -251,7 +251,7 @@ def chunk_words(builder: Any, group: Any, tag: Any, key: Any, seed: Any, out: An
         builder.store(value, place).align = 4
 
 
-@emitted()
+@emitted
 def chunk_normals(
     builder: Any, group: Any, tag: Any, key: Any, seed: Any, factor: Any, out: Any
 ) -> None:

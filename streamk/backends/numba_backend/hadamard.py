@@ -134,7 +134,7 @@ def _finished(side: int, *, repeats: bool, hands: bool, chunks: int, curve: Any)
         next_chunk: Any, next_sum: Any, next_phi: Any, strides: Any, curve: Any,
     ) -> None:  # fmt: skip
         u = typed(load(b, p, lanes), curve)
-        finish(u, A, acc, phi, b, outputs, a, f, k, 0, 0, 0, curve)
+        finish(u, A, acc, phi, radii, outputs, a, f, k, 0, 0, 0, curve)
 
     return (finish, start), of_phases
 

@@ -69,9 +69,7 @@ def _emit(
 
     zeros = [e.constant(0.0)] * (len(points) * len(landmarks))
     totals = e.loop(whole, zeros, add)
-    xs, zs = (
-        [e.load_some(e.at(row, done), 0, rest) for row in rows] for rows in (points, landmarks)
-    )
+    xs, zs = ([e.load_some(e.at(row, done), rest) for row in rows] for rows in (points, landmarks))
     return e.totals(products(xs, zs, totals))
 
 
@@ -82,7 +80,7 @@ def _tile(rows: int, landmarks: int) -> Any:
     columns, and how many rows of L there are: the last one stands for those that are missing.
     """
 
-    @emitted()
+    @emitted
     def tile(
         builder: Any, F: Any, L: Any, S: Any, f_at: Any, l_at: Any, s_at: Any, by: Any, step: Any,
         d: Any, count: Any,

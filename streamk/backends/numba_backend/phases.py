@@ -78,7 +78,7 @@ def _phase(u: Any, b: Any, c: Any, first: Any, curve: Any) -> Any:
 @inlined
 def _half_line_power(u: Any, b: Any, c: Any, first: Any, curve: Any) -> Any:
     if curve == 0:
-        return where(u > 0.0, 1.0 + u * 0.0, 0.0)
+        return where(u > 0.0, b.dtype.type(1.0), b.dtype.type(0.0))
     ramp = where(u > 0.0, u, 0.0)
     return ramp if curve == 1 else ramp * ramp
 

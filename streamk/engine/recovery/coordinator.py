@@ -252,12 +252,13 @@ class CheckpointCoordinator:
         self._origin = list(body["origin"])
         places = self._feed.restore(body["feed"])
         self._feed.begin_anew(places, replaced(found, self._source))
-        self._resumed = ResumedFrom(found.epoch, self._resumed.confirmed, places, body["finished"])
+        self._resumed = ResumedFrom(None, self._resumed.confirmed, places, body["finished"])
         self._group.restore(body)
         trainer.has_others = bool(self._group.absorbed)
         self.saved_events = self._restarted = self._feed.sequencer.events
         self._restarts = Marks.from_json(body["restarts"])
         self._rewind(found)
+        self._resumed.epoch = found.epoch  # where a sink could not go back, all is restored again
         for partition, offset in offsets_of(body).items():
             stop = self._group.stop_of(self._group.lineage, partition)
             if offset < stop < math.inf:

@@ -87,7 +87,7 @@ class CenterSelection:
     def add(self, X: Numbers, y: Numbers) -> None:
         """Add a block of events (m, d) and labels (m,)."""
         if self._method == "k-means" and not self.blocks:
-            scikit_learn("cluster")  # now, not when the last choice is due
+            scikit_learn("cluster", "k-means")  # now, not when the last choice is due
         self.blocks.append((X, y))
         self._n_events += len(X)
 
