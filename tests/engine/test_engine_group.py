@@ -338,6 +338,30 @@ def test_a_takeover_that_could_not_be_saved_is_undone_before_the_dead_comes_back
         assert newest_checkpoint(tmp_path / member).body["absorbed"] == []
 
 
+def test_one_that_was_taken_over_never_goes_back_to_what_it_had_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a checkpoint of its own before it gets partitions, and goes back to that one."""
+    monkeypatch.setattr(saving, "_REST", 0.0)
+    disk, group = Disk(monkeypatch), dict[str, tuple[int, str]]()
+
+    def lineage(member: str) -> str:
+        return str(newest_checkpoint(tmp_path / member).body["lineage"])
+
+    def dies_and_is_taken_over(member: Member) -> None:
+        run_and_die(tmp_path, group, ALL[2:])
+        member.rebalance(ALL)
+
+    def comes_back(member: Member) -> None:
+        dead = lineage("member-1")
+        member.rebalance(ALL[:2])
+        run(tmp_path, group, (), {2: disk.rebalances(ALL[2:], 1)})
+        assert lineage("member-1") != dead
+        assert dead in newest_checkpoint(tmp_path / "member-0").body["absorbed"]
+
+    run(tmp_path, group, ALL[:2], {4: dies_and_is_taken_over, 5: comes_back})
+
+
 def test_without_grace_a_full_disk_ends_the_run_in_a_rebalance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,7 @@ class CheckpointCoordinator:
                 )
                 self._begin()
                 self._rewind(found)
+                found = None  # a checkpoint of its own comes first: nobody goes back to that one
             else:
                 self._restore(found)
                 self._resumed.confirmed = not self._group.shared
@@ -296,7 +297,10 @@ class CheckpointCoordinator:
             raise NotAssigned(str(error)) from error
 
     def _assign(self, partitions: Sequence[str], *, opened: bool = False) -> None:
-        """Do what `assigned` says; `opened` at the start of a run without a checkpoint."""
+        """Do what `assigned` says.
+
+        `opened` at the start of a run without a checkpoint, which gets its first one here.
+        """
         self._group.ask_again()
         if not self._resumed.confirmed:
             self._find_agreeing()
