@@ -327,7 +327,7 @@ def after_the_checkpoint() -> Any:
 
 FAULTS: dict[str, tuple[tuple[Any, str, Any] | None, int, str]] = {
     "offsets first": ((Transaction, "commit", offsets_first), 42, "unwritten"),
-    "offsets last": ((Transaction, "commit", offsets_last), 48, "written twice"),
+    "offsets last": ((Transaction, "commit", offsets_last), 55, "written twice"),
     "no fencing": ((transaction, "transactional_id", each_its_own), 10, "written twice"),
     "no reading of the topic": ((Tail, "find", nothing_stands), 30, "written twice"),
     "committed after the checkpoint": (None, 30, "unwritten"),
