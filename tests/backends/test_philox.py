@@ -80,7 +80,7 @@ def sixteen_calls(group, tag, key, seed, out):
     chunk_words(group, tag, key, seed, out)
 
 
-@emitted()
+@emitted
 def box_muller(builder, w, v, out):
     """Write the 16 pairs of normals of 16 pairs of words."""
     pairs = BoxMuller(builder)

@@ -64,9 +64,8 @@ def test_partitions_after_an_error_of_a_rebalance_are_those_of_the_last_one(
         raise OSError("the disk is full")
 
     with source(kafka_address, topic, group=f"{topic}-group") as src:
-        src.set_rebalance(refused, refused)
         revoke = src._keeping_errors(partial(src._revoke, lost=False), src._without)
-        assign = src._keeping_errors(src._assign, src._named)
+        assign = src._keeping_errors(refused, src._named)
 
         def rebalances(*_: Any) -> list[Any]:
             assign({0, 1})

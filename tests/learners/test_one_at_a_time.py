@@ -36,7 +36,6 @@ OF_THE_LEARNER_AROUND = {  # which holds its own lock meanwhile
         "keep_factor",
         "learn_point",
         "learn_points",
-        "targets",
     ),
 }
 BEFORE_THE_FIRST_EVENT = {

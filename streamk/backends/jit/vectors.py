@@ -1,4 +1,4 @@
-"""What writes LLVM's vector instructions: of 16 numbers if not said otherwise.
+"""The writer of LLVM's vector instructions, of 16 numbers if not said otherwise.
 
 The innermost loops of this backend keep a tile of numbers in registers through a whole evaluation:
 loaded once, transformed, taken the cosine of, summed up. Plain loops over arrays put every stage

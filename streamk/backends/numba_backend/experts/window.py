@@ -38,9 +38,9 @@ POWERS = ((0, 1), (0, 4), (0, 16), (1, 2), (1, 4), (1, 8), (1, 16), (1, 16))
 
 _OF_SECOND = np.array([which for which, _ in POWERS], np.float32)
 _ENDS = np.array([2.0 ** (LEAST_EXPONENT / wanted) for _, wanted in POWERS], np.float32)
-"""What is below the least number whose power is normal becomes 0."""
+"""The least number whose power is normal; a smaller one becomes 0."""
 _SQUARED = np.array([[wanted >= e for _, wanted in POWERS] for e in (2, 4, 8, 16)], np.float32)
-"""Which numbers are squared on the way to each exponent."""
+"""The numbers that are squared on the way to each exponent."""
 
 
 @fast
