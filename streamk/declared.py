@@ -220,7 +220,9 @@ def taken(
     for each in declared:
         array = arrays.get(each.name)
         if array is None:
-            raise StateError(f"{owner} has no array {each.name!r}; it is damaged")
+            raise StateError(
+                f"{owner} has no array {each.name!r}; it is damaged, or another version wrote it"
+            )
         each.check(array, known, owner)
         found[each.name] = array.astype(each.dtype, copy=False)
     return found, known

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from streamk.cli.run import told_by_options
-from streamk.engine.recovery.job import AnotherJob
+from streamk.engine.recovery.job import FIRST_MODEL, AnotherJob
 from streamk.errors import StateError
 
 
@@ -31,8 +31,9 @@ def test_another_option_is_named_as_it_is_given(name: str, flag: str) -> None:
 
 
 def test_what_is_no_option_is_told_by_the_engine() -> None:
-    error = AnotherJob("state/0", "the model's arrays", "others", "these")
-    with pytest.raises(AnotherJob, match=r"^the checkpoint state/0"), told_by_options():
+    error = AnotherJob("state/0", FIRST_MODEL, {}, {})
+    said = "^the checkpoint state/0 began with another model of the same options"
+    with pytest.raises(AnotherJob, match=said), told_by_options():
         raise error
 
 

@@ -15,6 +15,8 @@ from streamk.learners.registry import in_shards, initials
 from streamk.packing import fingerprint
 from streamk.state import State
 
+FIRST_MODEL = "the first model"
+"""The name in the place of an option's where all options are the same, and the arrays are not."""
 _log = logging.getLogger("streamk.engine")
 
 
@@ -67,10 +69,17 @@ class AnotherJob(StateError):
 
     def __init__(self, path: Any, name: str, theirs: object, mine: object) -> None:
         self.path, self.name, self.theirs, self.mine = path, name, theirs, mine
-        super().__init__(
-            f"the checkpoint {path} was made with {name}={theirs!r}, this run has"
-            f" {mine!r}; use the same, its model's options too, or another checkpoint directory"
-        )
+        if name == FIRST_MODEL:
+            said = (
+                "began with another model of the same options: that of another version of streamk,"
+                " or one that had learned something; begin with the same, or use"
+            )
+        else:
+            said = (
+                f"was made with {name}={theirs!r}, this run has {mine!r}; use the same, its model's"
+                " options too, or"
+            )
+        super().__init__(f"the checkpoint {path} {said} another checkpoint directory")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is made again of its message alone, unless it says otherwise.
@@ -134,7 +143,7 @@ class JobIdentity:
         if "shards" in but:
             mine, other = _out_of_shards(mine), _out_of_shards(other)
         if mine == other:
-            return "the model's arrays", "others", "these"
+            return FIRST_MODEL, theirs["model"], mine
         name, other, mine = _difference(other, mine)
         parts = [part for part in name.split(".") if part not in ("parts", "learner")]
         return f"model {'.'.join(parts)}".replace("fresh-", ""), other, mine
