@@ -48,7 +48,7 @@ class Restarts:
             with suppress(Aborted, Unavailable, NotAssigned):
                 self._feed.poll(_REST)  # what the group has to say comes there
             if self._coordinator.commits != self._commits:
-                return
+                return  # partitions came there, and were saved
 
 
 _AGAIN = 1.0

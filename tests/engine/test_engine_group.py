@@ -447,17 +447,11 @@ def test_a_commit_that_is_refused_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_a_member_that_the_group_has_given_up_goes_back_and_joins_again(tmp_path: Path) -> None:
-    class Sleeper(Member):
-        def commit(self, offsets: Mapping[str, int], metadata: Mapping[str, str]) -> None:
-            if self.fenced:
-                raise Revoked("the group has moved on")
-            super().commit(offsets, metadata)
-
     def fence(member: Member) -> None:
         member.fenced = True
 
     script = {3: fence, 9: lambda member: member.rebalance(ALL)}
-    report = run(tmp_path, {}, ALL, script, kind=Sleeper)
+    report = run(tmp_path, {}, ALL, script, kind=Refused)
     plain = run(tmp_path / "plain", {}, ALL)
     assert report.counts == plain.counts
     assert report.learned == plain.learned
