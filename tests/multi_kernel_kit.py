@@ -28,8 +28,9 @@ def stream(kind: str, n: int, d: int = 3, seed: int = 0) -> tuple[NDArray[np.flo
 
 
 def pool_alone(**options: Any) -> MultiKernel:
-    """A learner without external experts, unless they are given."""
-    return MultiKernel(**{"external_experts": (), **options})
+    """A learner without external experts and the one of labels, unless they are given."""
+    alone: dict[str, Any] = {"external_experts": (), "memory": False}
+    return MultiKernel(**alone | options)
 
 
 def make(kind: str, **options: Any) -> MultiKernel:

@@ -75,7 +75,7 @@ OWN_MIXING = (
     Declared("own_last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
     Declared("own_mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
     # By how much the mixture of all experts is better, see `experts.mixture.compare_mixtures`.
-    Declared("evidence", "float64", (6,), Domain(-1e9, 1e9)),
+    Declared("evidence", "float64", (8,), Domain(-1e9, 1e9)),
 )
 """Arrays of pools with external experts: the mixture of the others, which a state holds, too."""
 

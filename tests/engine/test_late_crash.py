@@ -145,7 +145,7 @@ def test_damaged_held_events_are_refused(files: Path, tmp_path: Path) -> None:
     assert found.held is not None
     held = found.held
     trainer.restore_held(held)
-    events, n_said = unpacked(dict(held.arrays), "held events"), len(held.arrays["said_of"])
+    events, n_said = unpacked(dict(held.arrays), "held events"), len(held.arrays["said_numbers"])
     assert len(events)
     assert n_said
 
@@ -164,8 +164,8 @@ def test_damaged_held_events_are_refused(files: Path, tmp_path: Path) -> None:
         {"held": np.frombuffer(b'[["a", 1], ["a", 2]]', np.uint8)},
         {"early": np.frombuffer(b"[[", np.uint8)},
         {"over": np.zeros(3)},
-        {"said_by_parts": np.full((n_said, 2, 1), 0.0, np.float32)},
-        {"said_of": np.full(3, -1)},
+        {"said_forecasts": np.full((n_said, 2, 1), 0.0, np.float32)},
+        {"said_numbers": np.full(3, -1)},
     ]
     for damage in damages:
         with pytest.raises(StateError):

@@ -152,9 +152,9 @@ def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture(
         (8.0, -4.0, -2.0, -2.0),
     ):
         arrays["BANK_COSTS"][-1 - several :] = [5.0, 1.0][: 1 + several]
-        arrays["EVIDENCE"][3:] = spared, fewer, 9.0
+        arrays["EVIDENCE"][3:] = spared + 0.5 * 2.0, fewer, 9.0, 2.0, 0.0
         expected = [worth, min(worth, 1.0)] if several else [joint]
-        assert model._mixture.pool.external_gains().tolist() == expected
+        assert model._mixture.pool.external_gains([0.5] * (1 + several)).tolist() == expected
         assert not arrays["EVIDENCE"][3:].any()
 
 

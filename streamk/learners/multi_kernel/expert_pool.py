@@ -452,31 +452,34 @@ class ExpertPool(PoolTable):
         external = range(len(self.external_names))
         return banks.banks_of(self.sizes) + [len(BANKS) + place for place in external]
 
-    def external_gains(self) -> NDArray[np.float64]:
+    def external_gains(self, least: Sequence[float]) -> NDArray[np.float64]:
         """Return by how much external experts were worth their time since this was asked last.
+
+        Parameters
+        ----------
+        least : sequence of float
+            For each of them the part of the loss that it has to spare the others.
 
         Returns
         -------
         float64 array of shape (external experts,)
-            By how much the loss would have been more without any, less a part of the loss, and not
+            By how much the loss would have been more without any, less that part of it, and not
             above 0 if there would have been fewer errors. Of several experts each was worth no more
-            than the sum of what a product's loss would have been more without it, less that part.
+            than the sum of what a product's loss would have been more without it, less its part.
             Sums are 0 from now on.
         """
-        sums, evidence = (
-            self.arrays["BANK_COSTS"][FLAGGED_BANKS + 3 :],
-            self.arrays["EVIDENCE"][3:],
-        )
-        spared, fewer, apart = evidence.tolist()
-        spared /= loops.mixture.COST_EVERY  # as the others, which are of fewer events
-        # The rule of the loops' `choose_mixture`.
-        joint = spared if fewer >= -math.sqrt(apart) else -abs(spared)
+        sums = self.arrays["BANK_COSTS"][FLAGGED_BANKS + 3 :]
+        evidence = self.arrays["EVIDENCE"][3:]
+        spared, fewer, apart, lost, by_all = evidence.tolist()
+        parts = np.array(least)
+        # As the others, which are of fewer events.
+        joint = (spared - parts * lost) / loops.mixture.COST_EVERY
+        if fewer < -math.sqrt(apart):  # the rule of the loops' `choose_mixture`
+            joint = -np.abs(joint)
         # Of one alone the sum tells less: it is of one mixer, and weights that are new mislead it.
-        found: NDArray[np.float64] = (
-            np.minimum(sums, joint) if len(sums) > 1 else np.full(len(sums), joint)
-        )
+        found = np.minimum(sums - parts * by_all, joint) if len(sums) > 1 else joint
         sums[:] = evidence[:] = 0.0
-        return found
+        return np.asarray(found)
 
     def adapt(self, scale: RunningQuantiles) -> None:
         """Take over what a scale has found."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -17,8 +18,11 @@ from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.supervised import Asked
+from streamk.learners.multi_kernel.pending import PendingPredictions
+from streamk.learners.multi_kernel.remembering import TYPE as MEMORY
+from streamk.learners.multi_kernel.remembering import Remembering
 from streamk.learners.multi_kernel.rests import REST_REVIEW_EVERY, Change, EarlyEvents, Rests
-from streamk.learners.multi_kernel.targets import LARGEST_TARGET
+from streamk.learners.multi_kernel.targets import LARGEST_TARGET, Unit
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import TYPES, OfOneKernel, restored
 from streamk.scaling.hysteresis import HysteresisScaler
@@ -38,6 +42,9 @@ the first steps, were to a label is then another thing."""
 _NOISE = 0.3
 """Factor by which two estimates of a unit from one stream may differ."""
 _OWNER = "external_experts"
+_SPARED, _SPARED_BY_LABELS = 0.02, 0.005
+"""Parts of the loss: of learners, which take several times the time of the pool, and of the expert
+of labels, which takes about as much."""
 _LEAST_UNIT = 1e-9
 
 
@@ -101,8 +108,12 @@ class ExternalExperts:
     experts began, and what they predict back again, so that a change of it changes no prediction.
     They begin anew where it has changed by more than a factor of 8.
 
-    A feature machine rests where the mixture is about as good without it, see
-    `streamk.learners.multi_kernel.rests`: it predicts nothing then, and keeps events alone.
+    The last one may be the expert of labels (`streamk.learners.multi_kernel.remembering`), which
+    takes events and labels as they are.
+
+    A feature machine and that one rest where the mixture is about as good without them, see
+    `streamk.learners.multi_kernel.rests`: they predict nothing then, and keep events or labels
+    alone.
 
     They are made of learners of one kernel that have not learned and stay as they are: copies join.
     `InvalidInput` is raised if one is of another task or kind, or is not new.
@@ -110,7 +121,13 @@ class ExternalExperts:
 
     TYPE = "external-experts"
 
-    def __init__(self, learners: Sequence[OfOneKernel], *, is_classifier: bool) -> None:
+    def __init__(
+        self,
+        learners: Sequence[OfOneKernel],
+        *,
+        is_classifier: bool,
+        memory: Remembering | None = None,
+    ) -> None:
         if not isinstance(learners, list | tuple):
             raise InvalidInput(
                 f"external_experts={learners!r} must be a list of learners, such as "
@@ -126,7 +143,9 @@ class ExternalExperts:
         self._is_classifier = is_classifier
         self._scale = HysteresisScaler()
         self._early = EarlyEvents()
-        self._rests = Rests([learner.can_rest for learner in learners])
+        self.memory = memory
+        """The expert of labels, None where there is none."""
+        self._rests = Rests([*(one.can_rest for one in learners), *([True] if memory else [])])
         self._all_rest = False
         self._alarms = 0
         """Drifts that the pool had found at the last review."""
@@ -134,8 +153,10 @@ class ExternalExperts:
 
     def _begin(self, n_events: int) -> None:
         """Begin anew, after so many events of the pool."""
-        self._learners = [self._new(place) for place in range(len(self))]
+        self._learners = self._new_learners()
         self._rests.begin()
+        if self.memory is not None:
+            self.memory.active = True
         self._unit, self._born = np.array([1.0, 0.0]), n_events
 
     def _again(self) -> None:
@@ -143,6 +164,9 @@ class ExternalExperts:
         self._begin(self._born)
         if len(self._early):
             self._learn_scaled(self._early.events, self._early.targets, again=True)
+
+    def _new_learners(self) -> list[OfOneKernel]:
+        return [self._new(place) for place in range(len(self._initial_states))]
 
     def _new(self, place: int) -> OfOneKernel:
         """Return a learner that has not learned, of the columns and classes of the pool."""
@@ -153,14 +177,20 @@ class ExternalExperts:
         return learner
 
     def __len__(self) -> int:
-        return len(self._initial_states)
+        return len(self._initial_states) + (self.memory is not None)
 
     # What they are
 
     @property
     def names(self) -> tuple[str, ...]:
         """The types of the learners."""
-        return tuple(state.type for state in self._initial_states)
+        learners = (state.type for state in self._initial_states)
+        return (*learners, *([] if self.memory is None else [MEMORY]))
+
+    @property
+    def least_spared(self) -> list[float]:
+        """The part of the loss that each has to spare the others to be worth its time."""
+        return [_SPARED] * len(self._learners) + [_SPARED_BY_LABELS] * (self.memory is not None)
 
     @property
     def options(self) -> list[dict[str, JSON]]:
@@ -179,13 +209,14 @@ class ExternalExperts:
             self._scale.nbytes
             + self._early.nbytes
             + sum(learner.nbytes for learner in self._learners)
+            + (0 if self.memory is None else self.memory.nbytes)
         )
 
     @property
     def active(self) -> list[bool]:
         """True for each learner that does not rest."""
-        pairs = zip(self._rests.active, self._learners, strict=True)
-        return [active and not learner.is_too_wide for active, learner in pairs]
+        wide = [*self._too_wide, *([] if self.memory is None else [False])]
+        return [on and not too_wide for on, too_wide in zip(self._rests.active, wide, strict=True)]
 
     @property
     def _too_wide(self) -> list[bool]:
@@ -219,6 +250,11 @@ class ExternalExperts:
 
     def _apply(self, change: Change) -> None:
         """Do what a review calls for."""
+        if change.place == len(self._learners) and self.memory is not None:
+            self.memory.active = change.action != "rest"
+            if change.action == "begin":
+                self.memory.begin()
+            return
         learner: Any = self._learners[change.place]  # one that can rest
         if change.action == "rest":
             learner.rest()
@@ -239,9 +275,11 @@ class ExternalExperts:
     def _apply_rests(self) -> None:
         """Have those learners rest that are to."""
         learners: list[Any] = self._learners
-        for learner, active in zip(learners, self._rests.active, strict=True):
+        for learner, active in zip(learners, self._rests.active[: len(learners)], strict=True):
             if learner.can_rest and learner.rests == active:
                 learner.wake() if active else learner.rest()
+        if self.memory is not None:
+            self.memory.active = self._rests.active[-1]
 
     # Growing
 
@@ -258,6 +296,8 @@ class ExternalExperts:
                 learner.add_columns(new)
             if more:
                 learner.add_classes(self._classes)
+        if self.memory is not None:
+            self.memory.add_columns(new)
         if len(self) and all(self._too_wide):
             self._early.end()
 
@@ -296,10 +336,33 @@ class ExternalExperts:
 
     # Learning and predicting
 
-    def outputs(self, events: Floats, n_outputs: int) -> NDArray[np.float32]:
-        """Return the scores (n, experts, n_outputs) of raw events, NaN of those that rest."""
+    def known_now(self, n: int) -> Floats:
+        """Return what the expert of labels knows now for each of n events, (n, 0) without it."""
+        return np.zeros((n, 0)) if self.memory is None else self.memory.remembered(n)
+
+    def keeping(self, pending: PendingPredictions) -> AbstractContextManager[None]:
+        """Have the expert of labels keep its forecasts in those inside `pending` for a while."""
+        return nullcontext() if self.memory is None else self.memory.keeping(pending.inner)
+
+    def use_unit(self, unit: Unit) -> None:
+        """Have the expert of labels predict in this unit, which is the mixture's from now on."""
+        if self.memory is not None:
+            self.memory.unit = unit
+
+    def join_held(self, held: PendingPredictions) -> None:
+        """Have the expert of labels keep its forecasts of held events in those inside these."""
+        if self.memory is not None:
+            self.memory.join_held(held.inner)
+
+    def outputs(self, events: Floats, n_outputs: int, known: Floats) -> NDArray[np.float32]:
+        """Return the scores (n, experts, n_outputs) of raw events, NaN of those that rest.
+
+        Known (n, numbers) is what `known_now` gave when they were predicted.
+        """
         out, active = np.empty((len(events), len(self), n_outputs), np.float32), self.active
-        Z = self._scale.transform(events) if True in active else events
+        Z = self._scale.transform(events) if True in active[: len(self._learners)] else events
+        if self.memory is not None:
+            out[:, -1, 0] = self.memory.outputs(events, known)
         for place, learner in enumerate(self._learners):
             if active[place]:
                 F = learner.decide_checked(np.ascontiguousarray(Z, learner.dtype))
@@ -321,29 +384,40 @@ class ExternalExperts:
         return L if n_outputs > 1 else L[:, 1:] - L[:, :1]
 
     def predict_then_learn(
-        self, events: Floats, targets: Floats, n_outputs: int
+        self,
+        events: Floats,
+        labels: Floats,
+        targets: Floats,
+        n_outputs: int,
+        known: Sequence[Floats | None],
+        *,
+        anew: bool,
     ) -> NDArray[np.float32]:
-        """Learn raw events (n, d) with targets (n,), each predicted before.
+        """Learn raw events (n, d) with labels and targets (n,), each predicted before.
 
+        Known is of each event what `known_now` gave when its label was still to come, or None. If
+        `anew`, each is weighed by what is predicted now, see `Remembering.learn`.
         Returned are the scores (n, external experts, n_outputs), bit for bit those of events that
         come alone, and NaN of those that rest.
         """
         out = np.full((len(events), len(self), n_outputs), np.nan, np.float32)
+        if self.memory is not None:
+            out[:, -1, 0] = self.memory.learn_many(events, labels, known, anew=anew)
         if all(self._too_wide):
             return out
-        Z, labels = self._scale.transform(events), self._labels_of(targets)
-        for place, (learner, active) in enumerate(zip(self._learners, self.active, strict=True)):
+        Z, numbers = self._scale.transform(events), self._labels_of(targets)
+        for place, (learner, active) in enumerate(zip(self._learners, self.active, strict=False)):
             X = np.ascontiguousarray(Z, learner.dtype)
             if not active:
-                learner.learn_encoded(X, labels)
+                learner.learn_encoded(X, numbers)
                 continue
             if not learner.can_diverge:
-                out[:, place] = self._predict_then_learn_by(learner, X, labels, n_outputs)
+                out[:, place] = self._predict_then_learn_by(learner, X, numbers, n_outputs)
                 continue
             for row in range(len(X)):
                 some, one = slice(row, row + 1), self._learners[place]
                 out[some, place] = self._scores(one, one.decide_checked(X[some]), n_outputs)
-                self._learn_by(place, X[some], labels[some])
+                self._learn_by(place, X[some], numbers[some])
         self._early.keep(events, targets)
         return out
 
@@ -359,9 +433,11 @@ class ExternalExperts:
         learner.learn_encoded(X, labels, Asked(None, note))
         return np.concatenate(parts)
 
-    def learn(self, events: Floats, target: float) -> None:
-        """Learn from a raw event (1, d) with a target."""
+    def learn(self, events: Floats, label: Any, target: float, known: Floats | None) -> None:
+        """Learn from a raw event (1, d) with a label and target, by what was known then, or now."""
         targets = np.array([target])
+        if self.memory is not None:
+            self.memory.learn_one(events, float(label), known)
         self._learn_scaled(events, targets)
         self._early.keep(events, targets)
 
@@ -393,9 +469,11 @@ class ExternalExperts:
         """Everything needed to go on exactly from here."""
         parts = {f"learner-{n}": learner.state() for n, learner in enumerate(self._learners)}
         parts |= {f"fresh-{n}": state for n, state in enumerate(self._initial_states)}
+        if self.memory is not None:
+            parts[MEMORY] = self.memory.state()
         header: dict[str, JSON] = {
             "type": self.TYPE,
-            "learners": len(self),
+            "learners": len(self._learners),
             "born": self._born,
             "alarms": self._alarms,
             "early": self._early.are_kept,
@@ -406,18 +484,24 @@ class ExternalExperts:
 
     @classmethod
     def from_state(
-        cls, state: State, *, is_classifier: bool, placings: Sequence[Mapping[str, Any]] = ()
+        cls,
+        state: State,
+        *,
+        is_classifier: bool,
+        memory: Remembering | None,
+        placings: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
         """Return the external experts whose state this is, or raise StateError.
 
-        They are on the devices and threads of `placings`, by default those of new ones.
+        The expert of labels is a new one. They are on the devices and threads of `placings`, by
+        default those of new ones.
         """
         header: Any = state.expect(cls.TYPE).header
-        places = range(count(header, "learners", _OWNER, least=1))
+        places = range(count(header, "learners", _OWNER, least=0 if memory else 1))
         with reading(_OWNER):
             how = placings if len(placings) == len(places) else [{} for _ in places]
             initial = [restored(state.child(f"fresh-{n}"), **how[n]) for n in places]
-            external_experts = cls(initial, is_classifier=is_classifier)
+            external_experts = cls(initial, is_classifier=is_classifier, memory=memory)
             external_experts._learners = [
                 _as_expert(restored(state.child(f"learner-{n}"), **how[n])) for n in places
             ]
@@ -426,11 +510,16 @@ class ExternalExperts:
             known = {
                 (learner.columns or (), learner.classes) for learner in external_experts._learners
             }
+            if memory is not None:
+                memory.restore(state.child(MEMORY))
+                known.add((memory.columns, ()))
             ((external_experts._columns, external_experts._classes),) = known
         external_experts._born = count(header, "born", _OWNER)
         external_experts._alarms = count(header, "alarms", _OWNER)
         external_experts._rests.restore(state.arrays, _OWNER)
         external_experts._restore_arrays(state, early=flag(header, "early", _OWNER))
+        if memory is not None:
+            memory.active = external_experts._rests.active[-1]
         external_experts._all_rest = not any(external_experts.active)
         return external_experts
 
@@ -483,6 +572,7 @@ class ExternalExperts:
             Whether the other pool has learned more, and the scale of labels is its own from now on.
         """
         self._early.end()
+        self._merge_memory(other, common_events, ahead=ahead)
         # As the pools do: else those that the other has had would be new at the next review.
         self._alarms = max(self._alarms, other._alarms)
         places = {name: place for place, name in enumerate(other._columns)}
@@ -494,7 +584,7 @@ class ExternalExperts:
         if not (alike or ahead):
             return
         if not alike:
-            self._learners = [self._new(place) for place in range(len(self))]
+            self._learners = self._new_learners()
             self._rests.begin()
         common = common_events - self._born if self._born == other._born else 0
         for mine, its in zip(self._learners, other._learners, strict=True):
@@ -505,6 +595,10 @@ class ExternalExperts:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
             self._rests = copy.deepcopy(other._rests)
         self._apply_rests()
+
+    def _merge_memory(self, other: ExternalExperts, common_events: int, *, ahead: bool) -> None:
+        if self.memory is not None and other.memory is not None:
+            self.memory.merge(other.memory, common_events, ahead=ahead)
 
 
 def _as_expert(learner: OfOneKernel) -> OfOneKernel:

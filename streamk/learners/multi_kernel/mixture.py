@@ -22,7 +22,7 @@ from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
-from streamk.learners.multi_kernel.pending import HeldPredictions, PendingPredictions
+from streamk.learners.multi_kernel.pending import HeldPredictions, Kept, PendingPredictions
 from streamk.learners.multi_kernel.rests import REST_REVIEW_EVERY
 from streamk.learners.multi_kernel.targets import Targets
 from streamk.learners.multi_kernel.upkeep import REVIEW_EVERY, Upkeep
@@ -61,6 +61,7 @@ class ExpertMixture:
         self.external, self.n_events = external, 0
         self.pending = PendingPredictions(pending_bytes)
         self.held = HeldPredictions(pending_bytes)
+        external.join_held(self.held.kept)
         self.errors = None if is_classifier else ErrorQuantiles()
         self.upkeep = Upkeep()
         self._last_forecast: bytes | None = None
@@ -143,9 +144,10 @@ class ExpertMixture:
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
         forecasts = pool.empty_forecasts(len(events))
         scores = forecasts[:, : pool.experts]
+        known = self.external.known_now(len(events))
         if self.external:
             scores[:, pool.experts - len(self.external) :] = self.external.outputs(
-                events, pool.outputs
+                events, pool.outputs, known
             )
 
         def forecast(part: slice) -> None:
@@ -154,14 +156,14 @@ class ExpertMixture:
 
         threads.divide(len(rows), _FLOPS * len(rows), forecast, most_threads)
         self.keep_last_forecast()
-        for row, one in zip(events, forecasts, strict=True):
-            self.pending.keep(row.tobytes(), one.copy())
+        for row, one, now in zip(events, forecasts, known, strict=True):
+            self.pending.keep(row.tobytes(), Kept(one.copy(), now.copy()))
         return out, scores
 
     def forecast_one(self, event: Floats) -> Floats:
         """Return outputs (K,) for an event (d,); its forecast stays in the pool for a while."""
         self.keep_last_forecast()
-        self._forecast_now(event)
+        self._forecast_now(event, self.external.known_now(1))
         self._last_forecast = event.tobytes()
         return np.asarray(self.pool.arrays["OUT"].copy())
 
@@ -175,17 +177,19 @@ class ExpertMixture:
         """Return whether an event (d,) is the one that was forecast last."""
         return event.tobytes() == self._last_forecast
 
-    def _forecast_now(self, event: Floats) -> None:
-        """Write the forecast of an event (d,) into the pool's workspace."""
+    def _forecast_now(self, event: Floats, known: Floats) -> None:
+        """Write the forecast of an event (d,) by what was known into the pool's workspace."""
         pool = self.pool
         if self.external:
-            pool.set_external_outputs(self.external.outputs(event[None], pool.outputs)[0])
+            pool.set_external_outputs(self.external.outputs(event[None], pool.outputs, known)[0])
         loops.event.forecast_one(pool.table, self._padded(event))
 
     def keep_last_forecast(self) -> None:
         """Keep the forecast in the pool's workspace, before it is overwritten or means less."""
         if self._last_forecast is not None:
-            self.pending.keep(self._last_forecast, self.pool.arrays["FORECAST"].copy())
+            (known,) = self.external.known_now(1)
+            forecast = self.pool.arrays["FORECAST"].copy()
+            self.pending.keep(self._last_forecast, Kept(forecast, known))
             self._last_forecast = None
 
     @contextmanager
@@ -194,7 +198,8 @@ class ExpertMixture:
         self.keep_last_forecast()
         others, self.pending = self.pending, pending
         try:
-            yield
+            with self.external.keeping(pending):
+                yield
         finally:
             self.keep_last_forecast()
             self.pending = others
@@ -214,24 +219,28 @@ class ExpertMixture:
         return min(binning_tables.until_more(self.n_events), until_review)
 
     def learn_run(
-        self, events: Floats, targets: Floats, *, predict: bool, predicted: bool
+        self, events: Floats, labels: Floats, targets: Floats, *, predict: bool, predicted: bool
     ) -> Floats:
-        """Learn from a run of events (n, d) with targets (n,), mostly by compiled loops.
+        """Learn from a run of events (n, d) with labels and targets (n,), mostly by compiled loops.
 
-        If `predict`, each is predicted before it is learned, but for the first one if it is
-        `predicted` already; returned are these outputs (n, K). Any others have no meaning.
+        Returned are the outputs (n, K) of each before it is learned. If `predict`, these are what
+        mixing learns from, and not forecasts that wait; but for the first one if it is `predicted`
+        already.
         """
         out = np.empty((len(events), self.pool.outputs))
         alone = int(len(events) == 1 or predicted or self.was_forecast_last(events[0]))
         if alone:
             if predict and not predicted:
-                out[0] = self.forecast_one(events[0])
-            self.learn_one(events[0], float(targets[0]))
+                self.forecast_one(events[0])
+            self.learn_one(events[0], labels[0], float(targets[0]), out[0])
         if len(events) > alone:
-            self._learn_several(events[alone:], targets[alone:], predict, out[alone:])
+            some = slice(alone, None)
+            self._learn_several(events[some], labels[some], targets[some], predict, out[some])
         return out
 
-    def _learn_several(self, events: Floats, targets: Floats, predict: bool, out: Floats) -> None:
+    def _learn_several(
+        self, events: Floats, labels: Floats, targets: Floats, predict: bool, out: Floats
+    ) -> None:
         """Do `learn_run`, and write what was predicted to `out`.
 
         External experts predict and learn all events first, then the compiled loops take the pool
@@ -239,8 +248,10 @@ class ExpertMixture:
         """
         pool, upkeep = self.pool, self.upkeep
         self.keep_last_forecast()
-        forecasts, places = self._take_pending(events, predict)
-        external = self.external.predict_then_learn(events, targets, pool.outputs)
+        forecasts, places, known = self._take_pending(events, predict)
+        external = self.external.predict_then_learn(
+            events, labels, targets, pool.outputs, known, anew=predict
+        )
         errors = None if self.errors is None else self.errors.table
         rows, first = self._padded(events), 0
         while first < len(rows):
@@ -263,40 +274,51 @@ class ExpertMixture:
 
     def _take_pending(
         self, events: Floats, predict: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return forecasts that wait, and at which place there that of each event (n, d) is, or -1.
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], list[Floats | None]]:
+        """Return forecasts that wait, at which place there that of each event (n, d) is, or -1.
 
-        They are forgotten. There is none of an event that is to be predicted, since that is anew.
+        The last is what was known of each event, None where no forecast waits. They are forgotten.
+        There is none of an event that is to be predicted, since that is anew.
         """
+        known: list[Floats | None] = [None] * len(events)
         places = np.full(len(events), -1)
-        found: list[NDArray[np.float32]] = []
+        found: list[Kept] = []
         if len(self.pending):
             for n, row in enumerate(events):
                 one = self.pending.take(row.tobytes())
                 if one is not None and not predict:
-                    places[n] = len(found)
+                    places[n], known[n] = len(found), one.known
                     found.append(one)
-        return (np.stack(found) if found else self.pool.empty_forecasts(0)), places
+        scores = [one.scores for one in found]
+        return (np.stack(scores) if found else self.pool.empty_forecasts(0)), places, known
 
-    def learn_one(self, event: Floats, target: float) -> None:
+    def learn_one(
+        self, event: Floats, label: Any, target: float, out: Floats | None = None
+    ) -> None:
         """Do `learn_run` of an event (d,) alone; faster, and its forecast may be there already."""
         pool, name = self.pool, event.tobytes()
         forecast = pool.arrays["FORECAST"]
+        known = None
         if name == self._last_forecast:
             self._last_forecast = None
             self.pending.take(name)
         else:
             self.keep_last_forecast()
             then = self.pending.take(name)
-            self._forecast_now(event)
-            if then is not None:
-                forecast = then
+            if then is None:
+                self._forecast_now(event, self.external.known_now(1))
+            else:
+                forecast, known = then.scores, then.known[None]
+                with self.external.keeping(PendingPredictions(0)):
+                    self._forecast_now(event, known)
+        if out is not None:
+            out[...] = pool.arrays["OUT"]
         if self.errors is not None:
             missed = float(target - forecast[-1, 0])
             self.errors.update(missed, forecast[: pool.experts], pool.disagreement_weights)
         loops.event.update(pool.table, forecast, target)
         if self.external:
-            self.external.learn(event[None], target)
+            self.external.learn(event[None], label, target, known)
         self.n_events += 1
         if self.n_events % REVIEW_EVERY == 0:
             self.review()
@@ -308,7 +330,8 @@ class ExpertMixture:
             self.pool.add_cells(binning_tables.most_after(self.n_events))
         if self.external and self.n_events % REST_REVIEW_EVERY == 0:
             self.keep_last_forecast()
-            self.external.review(self.pool.external_gains(), self.upkeep.alarms)
+            gains = self.pool.external_gains(self.external.least_spared)
+            self.external.review(gains, self.upkeep.alarms)
             self.restart_if_woken()
 
     def review(self) -> None:
@@ -348,8 +371,12 @@ class ExpertMixture:
         header: Any = state.header
         if "external_experts" in header["parts"]:
             self.external = ExternalExperts.from_state(
-                state.child("external_experts"), is_classifier=is_classifier, placings=placings
+                state.child("external_experts"),
+                is_classifier=is_classifier,
+                memory=self.external.memory,
+                placings=placings,
             )
+            self.external.join_held(self.held.kept)
             self.external.check(names or (), tuple(classes))
         if names is not None:
             self.upkeep.restore(state.child("pool").arrays)

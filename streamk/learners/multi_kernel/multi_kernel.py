@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -35,6 +35,7 @@ from streamk.learners.multi_kernel.joining import Parts, merge
 from streamk.learners.multi_kernel.mixture import ExpertMixture
 from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL, OPTIONS, number_loss
 from streamk.learners.multi_kernel.pending import UNBOUNDED, PendingPredictions, unequal
+from streamk.learners.multi_kernel.remembering import KNOWN, Remembering
 from streamk.learners.multi_kernel.targets import ClassTargets, NumberTargets, Targets, unit_change
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
@@ -49,6 +50,8 @@ Labels = Sequence[Any] | NDArray[Any]
 _LONGEST_RUN = 128
 """Events of a run at most: its predictions are in memory at once, and an interrupt waits for its
 end. Other threads wait for the end of the call."""
+_OF_MEMORY = ("loss", "seed", "effort", "pending_bytes", "threads")
+"""Options of the learner inside the expert of labels that are its own."""
 _BLOCK = 1024
 """Events whose forecasts are in memory at once, beside those that wait for labels."""
 
@@ -125,6 +128,7 @@ class MultiKernel(OneAtATime, Decider):
         class_weight: Choice | None = None,
         external_experts: Sequence[OfOneKernel] | None = None,
         effort: float | None = EFFORT,
+        memory: bool | None = None,
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:
@@ -137,13 +141,20 @@ class MultiKernel(OneAtATime, Decider):
             )
         self.loss, self.seed = number_loss(loss), check_seed(seed)
         self.threads, self.pending_bytes, self.effort = threads, pending_bytes, effort
+        self.memory = memory
         self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
         self._has_default_experts = external_experts is None
         if external_experts is None:
             external_experts = default_experts(task=task, seed=seed, effort=effort)
+        label_scale = LabelQuantiles(0 if self.is_classifier else 1, seed=self.seed)
+        self._targets: Targets = NumberTargets(label_scale)
+        if self.is_classifier:
+            self._targets = ClassTargets(self._classes, label_scale)
         self._mixture = ExpertMixture(
-            ExternalExperts(external_experts, is_classifier=self.is_classifier),
+            ExternalExperts(
+                external_experts, is_classifier=self.is_classifier, memory=self._new_memory()
+            ),
             is_classifier=self.is_classifier,
             pending_bytes=pending_bytes,
         )
@@ -151,13 +162,22 @@ class MultiKernel(OneAtATime, Decider):
             self._weights = ClassWeights(class_weight)
             if classes:
                 self._weights.check(self.classes)
-        label_scale = LabelQuantiles(0 if self.is_classifier else 1, seed=self.seed)
-        self._targets: Targets = NumberTargets(label_scale)
-        if self.is_classifier:
-            self._targets = ClassTargets(self._classes, label_scale)
         self._inputs = ScaledColumns(RunningQuantiles(0, seed=self.seed))
         if columns is not None:
             self.add_columns(columns)
+
+    def _new_memory(self) -> Remembering | None:
+        """Return the expert of labels, or None where there is none."""
+        if self.is_classifier and self.memory:
+            raise InvalidInput("memory=True: labels are remembered of numbers alone; leave it out")
+        if self.is_classifier or self.memory is False:
+            return None
+        inside = type(self)(
+            task="regression",
+            memory=False,
+            **{name: getattr(self, name) for name in self.OPTIONS if name in _OF_MEMORY},
+        )
+        return Remembering(inside)
 
     # What it is
 
@@ -212,7 +232,7 @@ class MultiKernel(OneAtATime, Decider):
         if not (self._has_default_experts and self.n_events == 0):
             return self
         return type(self)(
-            **{name: getattr(self, name) for name in self.OPTIONS},
+            **{name: getattr(self, name) for name in self.OPTIONS} | {"memory": False},
             task="classification" if self.is_classifier else "regression",
             columns=self.columns,
             classes=self.classes,
@@ -345,16 +365,31 @@ class MultiKernel(OneAtATime, Decider):
             mixture.adapt(self._inputs.scale)
         if self._weights is not None:
             self._weights.learn([label])
-        mixture.learn_one(event, float(label))
+        mixture.learn_one(event, y, float(label))
+
+    def tell_and_learn_many(self, events: Floats, labels: Floats, *, anew: bool) -> Floats:
+        """Learn events (n, d) with numbers (n,), and return what is predicted before each.
+
+        If `anew`, this is `predict_then_learn_many`; else mixing learns, as of `learn_many`, from
+        what was predicted of them when that was asked for.
+        """
+        recorder = Recorder(self, len(events))
+        self._learn_in_runs(events, labels, recorder, anew=anew)
+        return np.asarray(recorder.result().predictions, np.float64)
 
     def _learn_in_runs(
-        self, events: Floats, labels: NDArray[Any], recorder: Recorder | None = None
+        self,
+        events: Floats,
+        labels: NDArray[Any],
+        recorder: Recorder | None = None,
+        *,
+        anew: bool = True,
     ) -> None:
         """Learn from events (n, d) with labels (n,), both checked, in runs.
 
         None but the first event of a run changes anything that is not in the mixture itself: the
         columns' scale, the labels' unit or the classes. With a recorder, each is predicted first,
-        by what was learned of those before.
+        by what was learned of those before; if `anew`, mixing learns from that.
         """
         first = 0
         if self.columns is None:
@@ -368,10 +403,17 @@ class MultiKernel(OneAtATime, Decider):
             until = self._inputs.scale.until_change(), self._mixture.until_upkeep()
             most = min(_LONGEST_RUN, *until)
             stop = first + self._targets.until_change(labels[first : first + most])
-            self._learn_run(events[first:stop], labels[first:stop], recorder)
+            self._learn_run(events[first:stop], labels[first:stop], recorder, anew=anew)
             first = stop
 
-    def _learn_run(self, events: Floats, labels: NDArray[Any], recorder: Recorder | None) -> None:
+    def _learn_run(
+        self,
+        events: Floats,
+        labels: NDArray[Any],
+        recorder: Recorder | None,
+        *,
+        anew: bool = True,
+    ) -> None:
         """Learn from a run of events, at least one; see `_learn_in_runs`.
 
         Where the first one changes scale, unit or classes, it is predicted by the experts as they
@@ -382,8 +424,9 @@ class MultiKernel(OneAtATime, Decider):
         scale_moved, labels_moved = scale.observe(events), encoder.observe(labels)
         predicted = recorder is not None and (scale_moved or labels_moved)
         if recorder is not None and predicted:
-            recorder.add(encoder.restored(mixture.forecast_one(events[0]), unit)[None])
-        elif scale_moved or labels_moved:
+            with nullcontext() if anew else mixture.keeping(PendingPredictions(0)):
+                recorder.add(encoder.restored(mixture.forecast_one(events[0]), unit)[None])
+        if (scale_moved or labels_moved) and not (predicted and anew):
             mixture.forecast_unless_known(events[0])
         if scale_moved:
             mixture.adapt(scale)
@@ -392,8 +435,10 @@ class MultiKernel(OneAtATime, Decider):
             mixture.add_classes(self._inputs, self.classes)  # also what an interrupt has left
         elif labels_moved and self.n_events and not encoder.label_scale.jumped:
             mixture.shift_labels(*unit_change(unit, encoder.unit))
+        mixture.external.use_unit(encoder.unit)
         # After a jump, in the new unit is predicted what was in the old one.
-        F = mixture.learn_run(events, targets, predict=recorder is not None, predicted=predicted)
+        predict = recorder is not None and anew
+        F = mixture.learn_run(events, labels, targets, predict=predict, predicted=predicted)
         if recorder is not None or self._weights is not None:
             self._record(recorder, F, targets, int(predicted))
 
@@ -439,14 +484,28 @@ class MultiKernel(OneAtATime, Decider):
             with self._mixture.keeping(self._mixture.held.take(numbers[some], events[some])):
                 self.learn_many(events[some], labels[some])
 
-    def held_predictions(self) -> tuple[NDArray[np.int64], Scores]:
-        """Return numbers (n,), the oldest first, and forecasts (n, FORECAST_ROWS, OUTPUTS)."""
+    def held_predictions(self) -> dict[str, NDArray[Any]]:
+        """Return what is kept of held events, the oldest first."""
         return self._mixture.held.arrays()
 
-    def restore_held_predictions(self, numbers: NDArray[np.int64], forecasts: Scores) -> None:
+    def restore_held_predictions(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on with what `held_predictions` gave. Raises `StateError` if it does not fit."""
-        shape = self._mixture.pool.arrays["FORECAST"].shape if self.columns is not None else (0, 0)
-        self._mixture.held.restore(numbers, forecasts, shape)
+        memory = self._mixture.external.memory
+        inside = (0, 0) if memory is None else memory.model.forecast_shape
+        self._mixture.held.restore(arrays, self.forecast_shape, inside, KNOWN if memory else 0)
+
+    @property
+    def forecast_shape(self) -> tuple[int, ...]:
+        """The shape of the forecast of an event: experts and mixers, and outputs."""
+        return self._mixture.pool.arrays["FORECAST"].shape if self.columns is not None else (0, 0)
+
+    def keeping(self, pending: PendingPredictions) -> AbstractContextManager[None]:
+        """Keep forecasts there for a while."""
+        return self._mixture.keeping(pending)
+
+    def join_held(self, held: PendingPredictions) -> None:
+        """Have these be the forecasts of held events from now on."""
+        self._mixture.held.kept = held
 
     # State
 
@@ -485,6 +544,7 @@ class MultiKernel(OneAtATime, Decider):
                 model._weights = ClassWeights.from_state(state.child("weights"))
             known = model._inputs, model.classes
             model._mixture.restore(state, *known, model.seed, model.loss, placings)
+            model._mixture.external.use_unit(model._targets.unit)
         return model
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
@@ -521,6 +581,7 @@ class MultiKernel(OneAtATime, Decider):
         both = np.array([name in other.columns and name in known for name in self.columns or ()])
         began = None if common is None or common.columns is None else common._parts()
         merge(self._parts(), other._parts(), began, both, common_events)
+        self._mixture.external.use_unit(self._targets.unit)
 
     def _parts(self) -> Parts:
         return Parts(self._mixture, self._inputs, self._targets, self._classes)

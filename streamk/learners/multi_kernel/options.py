@@ -10,7 +10,7 @@ from streamk.errors import InvalidInput
 from streamk.learners.common.options import MAX_CLASSES, SEED, THREADS
 from streamk.losses import Loss
 from streamk.losses import loss as loss_by_name
-from streamk.options import Made, Option, Real, Whole
+from streamk.options import Flag, Made, Option, Real, Whole
 
 LOSS_KINDS = {"squared": SQUARED, "huber": HUBER, "quantile": QUANTILE}
 """Kinds of losses in the compiled loops."""
@@ -117,6 +117,13 @@ OPTIONS: dict[str, Option] = {
         "such expert, and None for no bound.",
     ),
     "max_classes": MAX_CLASSES,
+    "memory": Flag(
+        optional=True,
+        about="of numbers: the labels known so far as columns of one more expert (True)",
+        doc="Whether there is an expert of numbers that sees the labels known so far "
+        "(`streamk.memory.labels`) beside the columns; it rests where the mixture is as good "
+        "without it.",
+    ),
     "pending_bytes": Whole(
         least=0,
         resource=True,

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import LARGEST
+from streamk.declared import NON_NEGATIVE, Declared, Domain, taken
 from streamk.errors import StateError
 
+Floats = NDArray[np.float64]
 UNBOUNDED = 1 << 62
 """Bytes: predictions that move from one place to another must not be forgotten on the way."""
+
+
+NOTHING: Floats = np.zeros(0)
+
+
+class Kept(NamedTuple):
+    """The forecast of an event, and what was known when it was made."""
+
+    scores: NDArray[np.float32]
+    known: Floats = NOTHING
+    """As of `streamk.learners.multi_kernel.remembering`, empty without that expert."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self.scores.nbytes + self.known.nbytes
+
+    def copied(self) -> Self:
+        """Return a copy."""
+        return type(self)(self.scores.copy(), self.known.copy())
 
 
 class PendingPredictions:
@@ -25,15 +49,20 @@ class PendingPredictions:
     --------
     >>> import numpy as np
     >>> pending = PendingPredictions(1000)
-    >>> pending.keep(b"event", np.array([0.5]))
-    >>> pending.take(b"event"), pending.take(b"event")
+    >>> pending.keep(b"event", Kept(np.array([0.5])))
+    >>> pending.take(b"event").scores, pending.take(b"event")
     (array([0.5]), None)
     """
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._kept: OrderedDict[bytes, NDArray[Any]] = OrderedDict()
+        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
         self.nbytes = 0
+
+    @cached_property
+    def inner(self) -> PendingPredictions:
+        """Those of the learner inside the expert of labels."""
+        return PendingPredictions(self._budget)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -41,36 +70,37 @@ class PendingPredictions:
     def __contains__(self, event: bytes) -> bool:
         return event in self._kept
 
-    def keep(self, event: bytes, scores: NDArray[Any]) -> None:
-        """Keep predictions, an array that the caller does not use again."""
+    def keep(self, event: bytes, forecast: Kept) -> None:
+        """Keep a forecast, of arrays that the caller does not use again."""
         self.take(event)
-        self.nbytes += scores.nbytes + len(event)
-        self._kept[event] = scores
+        self.nbytes += forecast.nbytes + len(event)
+        self._kept[event] = forecast
         while self.nbytes > self._budget and len(self._kept) > 1:
             first, forgotten = self._kept.popitem(last=False)
             self.nbytes -= forgotten.nbytes + len(first)
 
-    def items(self) -> list[tuple[bytes, NDArray[Any]]]:
+    def items(self) -> list[tuple[bytes, Kept]]:
         """Return all events and the predictions for each, the oldest first."""
         return list(self._kept.items())
 
-    def take(self, event: bytes) -> NDArray[Any] | None:
+    def take(self, event: bytes) -> Kept | None:
         """Remove and return the predictions for an event; None where there are none."""
-        scores = self._kept.pop(event, None)
-        if scores is not None:
-            self.nbytes -= scores.nbytes + len(event)
-        return scores
+        found = self._kept.pop(event, None)
+        if found is not None:
+            self.nbytes -= found.nbytes + len(event)
+        return found
 
     def shift(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        for scores in self._kept.values():
-            scores *= factor
-            scores += shift
+        for kept in self._kept.values():
+            kept.scores[...] = kept.scores * factor + shift
 
     def clear(self) -> None:
         """Forget everything."""
         self._kept.clear()
         self.nbytes = 0
+        if "inner" in vars(self):
+            self.inner.clear()
 
 
 class HeldPredictions:
@@ -81,61 +111,110 @@ class HeldPredictions:
     Examples
     --------
     >>> held, events, pending = HeldPredictions(1000), np.zeros((1, 2)), PendingPredictions(1000)
-    >>> pending.keep(events.tobytes(), np.array([0.5]))
+    >>> pending.keep(events.tobytes(), Kept(np.array([0.5])))
     >>> held.keep([7], events, pending)
-    >>> held.take([7], events).items()[0][1], len(held.take([7], events))
+    >>> held.take([7], events).items()[0][1].scores, len(held.take([7], events))
     (array([0.5]), 0)
     """
 
     def __init__(self, budget: int) -> None:
         self.kept = PendingPredictions(budget)
 
-    def keep(
-        self, numbers: Sequence[int], events: NDArray[np.float64], pending: PendingPredictions
-    ) -> None:
+    def keep(self, numbers: Sequence[int], events: Floats, pending: PendingPredictions) -> None:
         """Keep copies of the pending predictions of events (n, d), under their numbers."""
-        found = dict(pending.items())
+        found, inner = dict(pending.items()), dict(pending.inner.items())
         for number, event in zip(numbers, events, strict=True):
-            forecast = found.get(event.tobytes())
-            if forecast is not None:
-                self.kept.keep(_name(number), forecast.copy())
+            forecast, name = found.get(event.tobytes()), _name(number)
+            if forecast is None:
+                continue
+            self.kept.keep(name, forecast.copied())
+            of_labels = inner.get(inner_name(event, forecast.known)) if inner else None
+            if of_labels is not None:
+                self.kept.inner.keep(name, of_labels.copied())
 
-    def take(self, numbers: Sequence[int], events: NDArray[np.float64]) -> PendingPredictions:
+    def take(self, numbers: Sequence[int], events: Floats) -> PendingPredictions:
         """Remove and return the predictions of events (n, d), no two of which are equal."""
         waiting = PendingPredictions(UNBOUNDED)
         for number, event in zip(numbers, events, strict=True):
-            forecast = self.kept.take(_name(number))
-            if forecast is not None:
-                waiting.keep(event.tobytes(), forecast)
+            name = _name(number)
+            forecast, of_labels = self.kept.take(name), self.kept.inner.take(name)
+            if forecast is None:
+                continue
+            waiting.keep(event.tobytes(), forecast)
+            if of_labels is not None:
+                waiting.inner.keep(inner_name(event, forecast.known), of_labels)
         return waiting
 
-    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return numbers (n,), the oldest first, and predictions (n, experts, outputs)."""
-        kept = self.kept.items()
-        numbers = np.array([int.from_bytes(name, "little") for name, _ in kept], np.int64)
-        if not kept:
-            return numbers, np.zeros((0, 0, 0), np.float32)
-        return numbers, np.stack([forecast for _, forecast in kept])
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return copies of all that is kept, as `HELD` declares it, the oldest first."""
+        found: dict[str, NDArray[Any]] = {}
+        for declared, pending in zip(HELD, (self.kept, self.kept.inner), strict=True):
+            numbers, forecasts, *known = (each.name for each in declared)
+            names, kept = [name for name, _ in pending.items()], [one for _, one in pending.items()]
+            found[numbers] = np.array([int.from_bytes(name, "little") for name in names], np.int64)
+            found[forecasts] = _stacked([one.scores for one in kept], _NO_FORECAST)
+            for name in known:
+                found[name] = _stacked([one.known for one in kept], NOTHING)
+        return found
 
     def restore(
-        self, numbers: NDArray[np.int64], forecasts: NDArray[np.float32], shape: tuple[int, ...]
+        self,
+        arrays: Mapping[str, NDArray[Any]],
+        shape: tuple[int, ...],
+        inner_shape: tuple[int, ...],
+        known: int,
     ) -> None:
-        """Take back what `arrays` gave; raise StateError unless it is finite and of this shape."""
-        if len(forecasts) and (forecasts.shape[1:] != shape or np.isinf(forecasts).any()):
-            raise StateError(
-                f"predictions of held events have the shape {forecasts.shape[1:]}, not {shape}, or "
-                "are infinite; the checkpoint is damaged or was changed by hand"
-            )
+        """Take back what `arrays` gave; raise StateError unless it fits.
+
+        Forecasts are of these shapes, and so many numbers were known of each event.
+        """
+        found = {n: a for each in HELD for n, a in taken(each, arrays, {}, _OWNER)[0].items()}
+        fitting = {"forecasts": shape, "inner_forecasts": inner_shape, "known": (known,)}
+        for name, fits in fitting.items():
+            if len(found[name]) and found[name].shape[1:] != fits:
+                raise StateError(
+                    f"array {name!r} of {_OWNER} has the shape {found[name].shape[1:]}, not {fits};"
+                    " the checkpoint is damaged or was changed by hand"
+                )
         self.kept.clear()
-        for number, one in zip(numbers.tolist(), forecasts, strict=True):
-            self.kept.keep(_name(number), one.copy())
+        for number, *one in zip(*(found[each.name] for each in HELD[0]), strict=True):
+            self.kept.keep(_name(int(number)), Kept(*(array.copy() for array in one)))
+        for number, *one in zip(*(found[each.name] for each in HELD[1]), strict=True):
+            self.kept.inner.keep(_name(int(number)), Kept(*(array.copy() for array in one)))
+
+
+_OWNER = "predictions of held events"
+_FORECASTS = Domain(-LARGEST, LARGEST, missing=True)
+HELD = (
+    (
+        Declared("numbers", "int64", ("kept",), NON_NEGATIVE),
+        Declared("forecasts", "float32", ("kept", "parts", "outputs"), _FORECASTS),
+        Declared("known", "float64", ("kept", "known"), Domain(-1e308, 1e308, missing=True)),
+    ),
+    (
+        Declared("inner_numbers", "int64", ("kept",), NON_NEGATIVE),
+        Declared("inner_forecasts", "float32", ("kept", "parts", "outputs"), _FORECASTS),
+    ),
+)
+"""Arrays of what is kept for held events, and of that inside the expert of labels."""
+_NO_FORECAST = np.zeros((0, 0), np.float32)
+
+
+def inner_name(event: Floats, known: Floats) -> bytes:
+    """Return the name of an event (d,) to the learner inside the expert of labels."""
+    return np.concatenate([known[:-2], event]).tobytes()
+
+
+def _stacked(arrays: list[NDArray[Any]], none: NDArray[Any]) -> NDArray[Any]:
+    """Return arrays of one shape as one, or none of that of another."""
+    return np.stack(arrays) if arrays else none[None][:0]
 
 
 def _name(number: int) -> bytes:
     return number.to_bytes(8, "little")
 
 
-def unequal(events: NDArray[np.float64]) -> Iterator[slice]:
+def unequal(events: Floats) -> Iterator[slice]:
     """Yield slices in which no two events are equal, one after the other.
 
     >>> list(unequal(np.array([[1.0], [2.0], [1.0]])))

@@ -36,6 +36,12 @@ def unit_of(scale: LabelQuantiles) -> Unit:
     return (scale.center[0], scale.inverse[0]) if len(scale) else (0.0, 1.0)
 
 
+def in_unit(labels: NDArray[np.float64], unit: Unit) -> NDArray[np.float64]:
+    """Return numbers in a unit, bounded."""
+    center, inverse = unit
+    return np.asarray(np.clip((labels - center) * inverse, -LARGEST_TARGET, LARGEST_TARGET))
+
+
 class ClassTargets:
     """Numbers of classes; those that are encoded are added to the learner's."""
 
@@ -117,8 +123,7 @@ class NumberTargets:
 
     def encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
         """Return labels in units of their spread."""
-        center, inverse = self.unit
-        return np.asarray(np.clip((labels - center) * inverse, -LARGEST_TARGET, LARGEST_TARGET))
+        return in_unit(labels, self.unit)
 
     def restored(self, F: NDArray[np.float64], unit: Unit | None = None) -> NDArray[np.float64]:
         """Return outputs of the experts in the labels' terms, from an old unit if there is one."""

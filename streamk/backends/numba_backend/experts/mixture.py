@@ -111,13 +111,14 @@ def last_mixture(table: Any) -> Any:
     return OWN if table[slot.EXTERNAL] > 0 else FULL
 
 
-LEAST_SPARED = 0.02
-"""Part of the loss that external experts have to spare the others to stay active."""
 _MEMORY = 0.999
 _SPARED, _FEWER, _APART, _SPARED_SINCE, _FEWER_SINCE, _APART_SINCE = range(6)
 """Places: by how much less the mixture of all experts has lost, how many fewer errors it has made,
 and of how many events one of the two was right, each as a discounted sum; then the same since the
-last review, less the part of the loss that there has to be."""
+last review."""
+_LOST_SINCE, _COSTED_SINCE = 6, 7
+"""Places: what the mixture of all has lost since then, and a product of all where one looked for
+what each external expert spares."""
 
 
 @fast
@@ -156,7 +157,8 @@ def compare_mixtures(table: Any, task: Any, y: Any) -> None:
     known[_SPARED] = _MEMORY * known[_SPARED] + spared
     known[_FEWER] = _MEMORY * known[_FEWER] + fewer
     known[_APART] = _MEMORY * known[_APART] + abs(fewer)
-    known[_SPARED_SINCE] += spared - LEAST_SPARED * lost
+    known[_SPARED_SINCE] += spared
+    known[_LOST_SINCE] += lost
     known[_FEWER_SINCE] += fewer
     known[_APART_SINCE] += abs(fewer)
 
@@ -354,7 +356,7 @@ def _direction(table: Any, L: Any, prediction: Any, y: Any, g: Any) -> Any:
 def add_bank_costs(table: Any, y: Any) -> None:
     """Add up what was lost, and what the lack of each bank would have cost.
 
-    And of each external expert, by how much that was more than it has to be.
+    And what the lack of each external expert would have cost a product of all.
 
     What was lost is of the prediction as it was made, the others are of the experts' scores then
     and of the weights they have now. Of the pool's own banks, and of drift, the mixture of these
@@ -379,8 +381,8 @@ def add_bank_costs(table: Any, y: Any) -> None:
     w = view.products(table)[1]
     two_stage.pool(task, L, w, sums, room)
     by_all = two_stage.loss(task, room, y, how)
+    view.evidence(table)[_COSTED_SINCE] += by_all
     for place in range(table[slot.EXTERNAL]):
         if on[n + place] > 0.0:
             two_stage.pool_without(task, L, w, banks, FLAGGED_BANKS + 1 + place, sums, room)
-            spared = two_stage.loss(task, room, y, how) - by_all
-            bank_costs[COSTED + 1 + place] += spared - LEAST_SPARED * by_all
+            bank_costs[COSTED + 1 + place] += two_stage.loss(task, room, y, how) - by_all

@@ -1,0 +1,197 @@
+"""The expert that knows the labels so far: a learner of many kernels of how they change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import groupby
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.errors import StateError
+from streamk.features.columns import Column
+from streamk.learners.multi_kernel.pending import PendingPredictions
+from streamk.learners.multi_kernel.targets import Unit, in_unit
+from streamk.memory.labels import COLUMNS, LabelMemory
+from streamk.state import State
+
+if TYPE_CHECKING:
+    from streamk.learners.multi_kernel.multi_kernel import MultiKernel
+
+Floats = NDArray[np.float64]
+TYPE = "memory"
+"""Its name among the experts."""
+_NAMES = tuple(f"@{name}" for name in COLUMNS)
+"""Columns of the labels, which come before those of the events."""
+_M = len(COLUMNS)
+_LAST, _KNOWN = _M, _M + 1
+"""Places, behind the columns, of the last label, and of how many labels were known."""
+KNOWN = _M + 2
+"""Numbers that are remembered of an event."""
+
+
+class Remembering:
+    """An expert of numbers that sees the labels so far beside the columns of an event.
+
+    It is a learner of many kernels whose columns are those of `streamk.memory.labels`, then the
+    event's, and whose label is the difference from the last label that was known. What is known is
+    that of when the event was predicted: that is `remembered` with its forecast until its label
+    comes.
+
+    Parameters
+    ----------
+    model : MultiKernel
+        Of numbers, without this expert; it has not learned.
+
+    Attributes
+    ----------
+    unit : float, float
+        Center and inverse scale of the labels to the mixture, which sets it.
+    """
+
+    unit: Unit = (0.0, 1.0)
+
+    def __init__(self, model: MultiKernel) -> None:
+        self.labels, self.model = LabelMemory(), model
+        self._initial = model.state()
+        self._held = PendingPredictions(model.pending_bytes)
+        self.active = True
+        """False while it rests."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self.labels.nbytes + self.model.nbytes
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of events."""
+        return (self.model.columns or ())[_M:]
+
+    def add_columns(self, names: Sequence[Column]) -> None:
+        """Append columns of events."""
+        own = _NAMES if self.model.columns is None else ()
+        if own or names:
+            self.model.add_columns((*own, *names))
+
+    def begin(self) -> None:
+        """Begin anew; the labels stay."""
+        columns = self.model.columns
+        self._use(type(self.model).from_state(self._initial, threads=self.model.threads))
+        if columns is not None:
+            self.model.add_columns(columns)
+
+    def _use(self, model: MultiKernel) -> None:
+        """Go on with a model; what waits for its labels was not predicted by it."""
+        self._held.clear()
+        self.model = model
+        self.model.join_held(self._held)
+
+    # What was known
+
+    def remembered(self, n: int) -> Floats:
+        """Return what is known now, for each of n events."""
+        row = np.append(self.labels.now(), (self.labels.last, self.labels.n_labels))
+        return np.repeat(row[None], n, axis=0)
+
+    @staticmethod
+    def columns_of(events: Floats, known: Floats) -> Floats:
+        """Return the columns (n, all columns) of events (n, d) when this was known."""
+        return np.hstack([known[:, :_M], events])
+
+    # Predicting and learning
+
+    def outputs(self, events: Floats, known: Floats) -> Floats:
+        """Return targets (n,) of events (n, d) by what is known, NaN where it can say nothing."""
+        if not self.active or not self.labels.n_labels:
+            return np.full(len(events), np.nan)
+        columns = self.columns_of(events, known)
+        if len(columns) == 1:
+            changes = self.model.decision_one(columns[0])
+        else:
+            changes = self.model.decision_many(columns)[:, 0]
+        return in_unit(changes + known[:, _LAST], self.unit)
+
+    def learn_one(self, event: Floats, label: float, known: Floats | None) -> None:
+        """Learn an event (1, d) with a label; known is what was remembered of it, None of now."""
+        known = self.remembered(1) if known is None else known
+        self._take(np.array([label]), known)
+        last = float(known[0, _LAST])
+        if self.active and known[0, _KNOWN] > 0:
+            self.model.learn_one(self.columns_of(event, known)[0], label - last)
+
+    def learn_many(
+        self, events: Floats, labels: Floats, known: Sequence[Floats | None], *, anew: bool
+    ) -> Floats:
+        """Learn events (n, d) with labels (n,), and return the targets predicted before each.
+
+        Known is what was remembered of each, None where they are predicted only now. If `anew`,
+        they are weighed by what is predicted now, and not by forecasts that were kept.
+        """
+        pieces, first = [], 0
+        for is_now, some in groupby(known, lambda one: one is None):
+            part = slice(first, first + len(list(some)))
+            then = self._follow(labels[part]) if is_now else np.stack([*known[part]])  # type: ignore[list-item]
+            if not is_now:
+                self._take(labels[part], then)
+            pieces.append(self._learn(events[part], labels[part], then, anew=anew))
+            first = part.stop
+        return np.concatenate(pieces)
+
+    def _follow(self, labels: Floats) -> Floats:
+        """Take in labels (n,), and return what is known before each."""
+        last = np.append(self.labels.last, labels[:-1])
+        at = self.labels.n_labels + np.arange(len(labels), dtype=np.float64)
+        return np.column_stack([self.labels.follow(labels), last, at])
+
+    def _take(self, labels: Floats, known: Floats) -> None:
+        """Take in labels (n,) of events of which this was known."""
+        n = self.labels.n_labels + len(labels) - 1
+        self.labels.take(labels, max(0, n - int(known[-1, _KNOWN])))
+
+    def _learn(self, events: Floats, labels: Floats, known: Floats, *, anew: bool) -> Floats:
+        """Learn events by what was known of them, and return the targets predicted before each."""
+        out, some = np.full(len(labels), np.nan), known[:, _KNOWN] > 0
+        if self.active and some.any():
+            last = known[some, _LAST]
+            columns = self.columns_of(events[some], known[some])
+            changes = self.model.tell_and_learn_many(columns, labels[some] - last, anew=anew)
+            out[some] = in_unit(changes + last, self.unit)
+        return out
+
+    def keeping(self, pending: PendingPredictions) -> AbstractContextManager[None]:
+        """Have the model keep its forecasts there for a while."""
+        return self.model.keeping(pending)
+
+    def join_held(self, held: PendingPredictions) -> None:
+        """Have the model's forecasts of held events be these, here and in the mixture."""
+        self._held = held
+        self.model.join_held(held)
+
+    # State and merging
+
+    def state(self) -> State:
+        """Everything needed to go on exactly from here."""
+        parts = {"labels": self.labels.state(), "model": self.model.state(), "new": self._initial}
+        return State.nest(parts, {"type": TYPE})
+
+    def restore(self, state: State) -> None:
+        """Go on from such a state. Raises StateError if it is another expert's."""
+        state.expect(TYPE)
+        self.labels = LabelMemory.from_state(state.child("labels"))
+        kind = type(self.model)
+        new = kind.from_state(state.child("new"), threads=self.model.threads)
+        model = kind.from_state(state.child("model"), threads=self.model.threads)
+        if new.n_events or (model.columns or _NAMES)[:_M] != _NAMES:
+            raise StateError("the columns of the expert 'memory' are not those of labels")
+        self._initial = new.state()
+        self._use(model)
+
+    def merge(self, other: Self, common_events: int, *, ahead: bool) -> None:
+        """Take in what another one learned since then; the labels are those of the one ahead."""
+        common = min(common_events, self.model.n_events, other.model.n_events)
+        self.model.merge(other.model, common_events=common)
+        if ahead:
+            self.labels = LabelMemory.from_state(other.labels.state())

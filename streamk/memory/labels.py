@@ -1,0 +1,297 @@
+"""The labels of a stream that are known by now, as columns of the event to come.
+
+The columns are the last label, and how others that were known differ from it: the last ones,
+running means at a few rates, and labels of a season ago. Differences, since what follows from the
+last label need then not be learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.declared import Declared, Domain, count, taken
+from streamk.errors import StateError
+from streamk.state import JSON, State
+
+Floats = NDArray[np.float64]
+
+_RATES = (1 / 4, 1 / 16, 1 / 64)
+"""Of running means, which are plain means of the first labels."""
+_SEASONS = 2
+"""Lags that are looked for."""
+COLUMNS = (
+    *("last", "change", "change before"),
+    *(f"above mean of {round(1 / rate)}" for rate in _RATES),
+    *(f"season {n + 1}" for n in range(_SEASONS)),
+    *(f"change of season {n + 1}" for n in range(_SEASONS)),
+)
+"""The columns of an event, in their order."""
+_KEPT = 8_192
+"""Labels that are kept."""
+_LONGEST = 2_048
+"""Lag at most: there are four halves of a season, at least, on either side of the check."""
+_SHORTEST = 4
+"""Lag at least: the last labels are columns of their own."""
+_LOOK_EVERY = 1_024
+"""Labels between two searches for lags."""
+_FOUND, _CHECKED = 5.0, 3.0
+"""Deviations by which the autocorrelation at a lag has to differ from 0 where it is looked for, as
+the largest one of many, and in the later labels, by which it is checked."""
+_AS_LARGE = 0.8
+"""Part of the largest autocorrelation from which on a shorter lag, or the one in use, is taken."""
+_WIDEST = 6.0
+"""Deviations at which labels are cut off for the search."""
+_ORDER = 3
+"""Labels before, whose linear effect is taken out of what seasons are looked for in."""
+_OWNER = "labels in memory"
+
+
+class LabelMemory:
+    """The last labels of a stream, and the columns that these are to the event to come.
+
+    The seasonal lags are found in the labels alone, every 1,024 of them: where the partial
+    autocorrelation of the older half of the last 8,192, beyond that of three labels, is largest
+    among lags from 4 to 2,048, and that of the later half is there, too. Where labels come late,
+    the value of a season ago is that of as many seasons as it takes to be known.
+
+    Attributes
+    ----------
+    n_labels : int
+        Labels known so far.
+    lag : int
+        How many labels became known between the prediction of the event that was learned last and
+        its learning: 0 where each label comes before the next event.
+    seasons : tuple of int
+        Lags in use, in labels, the stronger one first.
+
+    Examples
+    --------
+    >>> memory = LabelMemory()
+    >>> memory.follow(np.array([1.0, 4.0, 6.0]))[:, :2]
+    array([[nan, nan],
+           [ 1., nan],
+           [ 4.,  3.]])
+    >>> memory.now()[:2]
+    array([6., 2.])
+    """
+
+    def __init__(self) -> None:
+        self.n_labels, self.lag = 0, 0
+        self.seasons: tuple[int, ...] = ()
+        self._means = np.zeros(len(_RATES))
+        self._place(np.zeros(0))
+
+    def _place(self, labels: Floats) -> None:
+        """Keep these labels, with room behind them, and before them what is not known."""
+        self._labels = np.full(3 * _KEPT, np.nan)
+        self._stop = _KEPT
+        self._labels[self._stop - len(labels) : self._stop] = labels
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return int(self._labels.nbytes)
+
+    @property
+    def last(self) -> float:
+        """The last label that is known, NaN before the first."""
+        return float(self._labels[self._stop - 1])
+
+    @property
+    def _known(self) -> Floats:
+        """The labels that are kept, the oldest first."""
+        known: Floats = self._labels[self._stop - min(self.n_labels, _KEPT) : self._stop]
+        return known
+
+    # Columns
+
+    def now(self) -> Floats:
+        """Return the columns of an event that is predicted now, float64 (columns,), NaN unknown."""
+        (row,) = self._rows(self._stop, 1, self._means[None], self.lag)
+        return np.asarray(row)
+
+    def follow(self, labels: Floats) -> Floats:
+        """Return the columns of events (n, columns), each label of which is known before the next.
+
+        Labels (n,) are taken in.
+        """
+        pieces = []
+        for some in self._pieces(labels):
+            means, n = self._add(some), len(some)
+            at = self._stop - n
+            pieces.append(self._rows(at, 1, means[:1], self.lag))
+            if n > 1:
+                pieces.append(self._rows(at + 1, n - 1, means[1:], 0))
+            self._end(0)
+        return np.concatenate(pieces) if pieces else np.zeros((0, len(COLUMNS)))
+
+    def take(self, labels: Floats, lag: int) -> None:
+        """Take in labels (n,) of events that were predicted before; the lag is of the last one."""
+        for some in self._pieces(labels):
+            self._add(some)
+            self._end(lag)
+
+    def _pieces(self, labels: Floats) -> list[Floats]:
+        """Return labels up to each search for lags."""
+        until = _LOOK_EVERY - self.n_labels % _LOOK_EVERY
+        return [
+            some for some in np.split(labels, range(until, len(labels), _LOOK_EVERY)) if len(some)
+        ]
+
+    def _add(self, labels: Floats) -> Floats:
+        """Append labels (n,), and return the running means before each, float64 (n, rates)."""
+        n = len(labels)
+        if self._stop + n > len(self._labels):
+            self._place(self._known.copy())
+        self._labels[self._stop : self._stop + n] = labels
+        self._stop += n
+        before, means = np.empty((n, len(_RATES))), self._means.tolist()
+        for row, label in enumerate(labels.tolist()):
+            before[row] = means
+            self.n_labels += 1
+            least = 1.0 / self.n_labels
+            means = [
+                mean + max(rate, least) * (label - mean)
+                for mean, rate in zip(means, _RATES, strict=True)
+            ]
+        self._means = np.array(means)
+        return before
+
+    def _end(self, lag: int) -> None:
+        """Look for seasons, if it is time."""
+        self.lag = lag
+        if self.n_labels % _LOOK_EVERY == 0:
+            self.seasons = find_seasons(self._known, self.seasons)
+
+    def _rows(self, at: int, n: int, means: Floats, lag: int) -> Floats:
+        """Return the columns of n events, of which the first has the labels before `at`."""
+
+        def ago(labels: int) -> Floats:
+            return self._labels[at - labels : at - labels + n]
+
+        out = np.full((n, len(COLUMNS)), np.nan)
+        last, before = ago(1), ago(2)
+        out[:, 0], out[:, 1], out[:, 2] = last, last - before, before - ago(3)
+        seasonal = 3 + len(_RATES)
+        out[:, 3:seasonal] = last[:, None] - means
+        for place, season in enumerate(self.seasons):
+            labels = season * (lag // season + 1) - lag
+            out[:, seasonal + place] = ago(labels) - last
+            out[:, seasonal + _SEASONS + place] = ago(labels) - ago(labels + 1)
+        return out
+
+    # State
+
+    def state(self) -> State:
+        """Return everything needed to go on exactly from here."""
+        header: dict[str, JSON] = {
+            "type": "label-memory",
+            "n_labels": self.n_labels,
+            "lag": self.lag,
+            "seasons": list(self.seasons),
+        }
+        return State(header, {"labels": self._known.copy(), "means": self._means.copy()})
+
+    @classmethod
+    def from_state(cls, state: State) -> LabelMemory:
+        """Return the memory whose state this is. Raises `StateError` if it does not fit."""
+        header: Mapping[str, Any] = state.expect("label-memory").header
+        memory = cls()
+        memory.n_labels, memory.lag = (count(header, name, _OWNER) for name in ("n_labels", "lag"))
+        found, sizes = taken(_DECLARED, state.arrays, {}, _OWNER)
+        seasons = header.get("seasons")
+        if not (
+            isinstance(seasons, list)
+            and len(seasons) <= _SEASONS
+            and all(type(s) is int and _SHORTEST <= s <= _LONGEST for s in seasons)
+        ):
+            raise StateError(f"'seasons' of {_OWNER} are {seasons!r}; it is damaged")
+        if sizes["kept"] != min(memory.n_labels, _KEPT):
+            raise StateError(f"array 'labels' of {_OWNER} has {sizes['kept']} of {memory.n_labels}")
+        memory.seasons, memory._means = tuple(seasons), found["means"].copy()
+        memory._place(found["labels"])
+        return memory
+
+
+_LABELS = Domain(-1e300, 1e300)
+_DECLARED = (
+    Declared("labels", "float64", ("kept",), _LABELS),
+    Declared("means", "float64", (len(_RATES),), _LABELS),
+)
+
+
+def find_seasons(labels: Floats, known: Sequence[int] = ()) -> tuple[int, ...]:
+    """Return the lags at which labels (n,) repeat, none to two of them, the stronger one first.
+
+    Those `known` stay while they are about as good as the best.
+
+    Examples
+    --------
+    >>> rng, days = np.random.default_rng(0), np.arange(2048)
+    >>> find_seasons(np.sin(2 * np.pi * days / 24) ** 5 + rng.normal(size=2048))
+    (24,)
+    >>> find_seasons(rng.normal(size=2048))
+    ()
+    """
+    rest = _without_last_labels(labels)
+    found: list[int] = []
+    while rest is not None and len(found) < _SEASONS:
+        lag, strength = _strongest(rest, [season for season in known if season not in found])
+        if not lag:
+            break
+        found.append(lag)
+        rest = rest[lag:] - strength * rest[:-lag]
+    return tuple(found)
+
+
+def _without_last_labels(labels: Floats) -> Floats | None:
+    """Return what of labels a linear function of the last ones leaves, in deviations; or None."""
+    center = np.median(labels)
+    scale = np.median(np.abs(labels - center)) * 1.5
+    if not 0.0 < scale < np.inf:
+        return None
+    z = np.clip((labels - center) / scale, -_WIDEST, _WIDEST)
+    z -= z.mean()
+    r = _autocorrelation(z, _ORDER)
+    lags = np.abs(np.subtract.outer(np.arange(_ORDER), np.arange(_ORDER)))
+    weights = np.linalg.solve(r[lags] + 1e-6 * np.eye(_ORDER), r[1:])
+    rest = z[_ORDER:].copy()
+    for n, weight in enumerate(weights.tolist(), start=1):
+        rest -= weight * z[_ORDER - n : -n]
+    return np.asarray(np.clip(rest, -_WIDEST, _WIDEST))
+
+
+def _autocorrelation(z: Floats, most: int) -> Floats:
+    """Return the autocorrelation of numbers (n,) of mean 0 at the lags up to `most`, of pairs."""
+    n = len(z)
+    spectrum = np.fft.rfft(z, 1 << (2 * n - 1).bit_length())
+    sums = np.fft.irfft(np.abs(spectrum) ** 2)[: most + 1]
+    pairs = n - np.arange(most + 1)
+    return np.asarray(sums / pairs / max(sums[0] / n, 1e-300))
+
+
+def _strongest(rest: Floats, known: Sequence[int]) -> tuple[int, float]:
+    """Return the lag of the largest autocorrelation, found and checked, and that; or 0, 0."""
+    older, later = np.split(rest, [len(rest) // 2])
+    most = min(_LONGEST, len(older) // 2)
+    if most < _SHORTEST:
+        return 0, 0.0
+    before, after = (_autocorrelation(half - half.mean(), most) for half in (older, later))
+    noise = 1.0 / np.sqrt(len(older) - np.arange(most + 1))
+    fits = (before > _FOUND * noise) & (after > _CHECKED * noise)
+    fits[:_SHORTEST] = False
+    if not fits.any():
+        return 0, 0.0
+    both = np.where(fits, before + after, 0.0)
+    good = np.flatnonzero(both >= _AS_LARGE * both.max())
+    kept = [season for season in known if season in good]
+    # Of multiples of a season, the first; of its neighbours, the largest.
+    first = kept[0] if kept else int(good[0])
+    if not kept:
+        near = both[first : first + max(2, first // 8)]
+        first += int(near.argmax())
+    return first, float((before[first] + after[first]) / 2.0)
