@@ -11,7 +11,6 @@ from multi_kernel_kit import pool_alone, stream
 from numpy.typing import NDArray
 from state_kit import assert_same
 
-from streamk.backends.numba_backend.experts import mixture as loops
 from streamk.distributed import Sharded
 from streamk.errors import StateError
 from streamk.learners import FeatureMachine, MultiKernel, create, from_state
@@ -139,7 +138,7 @@ def test_states_go_on_and_are_checked() -> None:
 def test_the_documentation_has_these_numbers() -> None:
     stretch, text = rests.REST_REVIEW_EVERY, " ".join((MultiKernel.__doc__ or "").split())
     shortest, trial = int(rests._SHORTEST) * stretch, rests._TRIAL * stretch
-    assert f"less than {loops.LEAST_SPARED:.0%} above" in text
+    assert f"less than {external_experts._SPARED:.0%} above" in text
     assert f"after each {stretch:,} events, rests for {shortest:,} at first" in text
     assert f"tried again for {trial:,}." in text
 
@@ -407,7 +406,9 @@ def test_in_shards_there_is_none_by_default() -> None:
 def test_shards_learn_as_one_without_the_experts_by_default(kind: str, columns: Any) -> None:
     X, y = stream(kind, 600)
     assert X.shape[1] == 3
-    given, alone = (default(kind, columns=columns, external_experts=e) for e in (None, ()))
+    given = default(kind, columns=columns)
+    none = {"memory": False} if kind == "numbers" else {}
+    alone = default(kind, columns=columns, external_experts=(), **none)
     if columns:
         given.decision_many(X[:5])
     models = [Sharded(each, shards=1) for each in (given, alone)]

@@ -187,6 +187,11 @@ class ExternalExperts:
         learners = (state.type for state in self._initial_states)
         return (*learners, *([] if self.memory is None else [MEMORY]))
 
+    def new_ones(self) -> list[OfOneKernel]:
+        """Return learners as they were given, of the same devices and threads."""
+        pairs = zip(self._initial_states, self.placings, strict=True)
+        return [restored(state, **placing) for state, placing in pairs]
+
     @property
     def least_spared(self) -> list[float]:
         """The part of the loss that each has to spare the others to be worth its time."""
@@ -354,14 +359,17 @@ class ExternalExperts:
         if self.memory is not None:
             self.memory.join_held(held.inner)
 
-    def outputs(self, events: Floats, n_outputs: int, known: Floats) -> NDArray[np.float32]:
+    def outputs(
+        self, events: Floats, n_outputs: int, known: Floats | None = None
+    ) -> NDArray[np.float32]:
         """Return the scores (n, experts, n_outputs) of raw events, NaN of those that rest.
 
-        Known (n, numbers) is what `known_now` gave when they were predicted.
+        Known (n, numbers) is what `known_now` gave when they were predicted; None if that is now.
         """
         out, active = np.empty((len(events), len(self), n_outputs), np.float32), self.active
         Z = self._scale.transform(events) if True in active[: len(self._learners)] else events
         if self.memory is not None:
+            known = self.known_now(len(events)) if known is None else known
             out[:, -1, 0] = self.memory.outputs(events, known)
         for place, learner in enumerate(self._learners):
             if active[place]:
@@ -488,7 +496,7 @@ class ExternalExperts:
         state: State,
         *,
         is_classifier: bool,
-        memory: Remembering | None,
+        memory: Remembering | None = None,
         placings: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
         """Return the external experts whose state this is, or raise StateError.

@@ -163,7 +163,7 @@ class ExpertMixture:
     def forecast_one(self, event: Floats) -> Floats:
         """Return outputs (K,) for an event (d,); its forecast stays in the pool for a while."""
         self.keep_last_forecast()
-        self._forecast_now(event, self.external.known_now(1))
+        self._forecast_now(event)
         self._last_forecast = event.tobytes()
         return np.asarray(self.pool.arrays["OUT"].copy())
 
@@ -177,8 +177,8 @@ class ExpertMixture:
         """Return whether an event (d,) is the one that was forecast last."""
         return event.tobytes() == self._last_forecast
 
-    def _forecast_now(self, event: Floats, known: Floats) -> None:
-        """Write the forecast of an event (d,) by what was known into the pool's workspace."""
+    def _forecast_now(self, event: Floats, known: Floats | None = None) -> None:
+        """Write the forecast of an event (d,), by what is known or was, into the workspace."""
         pool = self.pool
         if self.external:
             pool.set_external_outputs(self.external.outputs(event[None], pool.outputs, known)[0])
@@ -306,7 +306,7 @@ class ExpertMixture:
             self.keep_last_forecast()
             then = self.pending.take(name)
             if then is None:
-                self._forecast_now(event, self.external.known_now(1))
+                self._forecast_now(event)
             else:
                 forecast, known = then.scores, then.known[None]
                 with self.external.keeping(PendingPredictions(0)):

@@ -175,6 +175,7 @@ class MultiKernel(OneAtATime, Decider):
         inside = type(self)(
             task="regression",
             memory=False,
+            external_experts=None if self._has_default_experts else (),
             **{name: getattr(self, name) for name in self.OPTIONS if name in _OF_MEMORY},
         )
         return Remembering(inside)
@@ -228,15 +229,20 @@ class MultiKernel(OneAtATime, Decider):
         return {"threads": self.threads, "placings": self._mixture.external.placings}
 
     def for_shards(self) -> Self:
-        """Return this learner, or a new one without the experts that a new one has by default."""
-        if not (self._has_default_experts and self.n_events == 0):
+        """Return this learner, or a new one without the experts that a new one has by default.
+
+        The labels that a shard knows are not the last ones of the stream.
+        """
+        external, remembers = self._mixture.external, self.memory is None and not self.is_classifier
+        if self.n_events or not (self._has_default_experts or remembers):
             return self
+        options = {name: getattr(self, name) for name in self.OPTIONS}
         return type(self)(
-            **{name: getattr(self, name) for name in self.OPTIONS} | {"memory": False},
+            **options | ({"memory": False} if remembers else {}),
             task="classification" if self.is_classifier else "regression",
             columns=self.columns,
             classes=self.classes,
-            external_experts=(),
+            external_experts=() if self._has_default_experts else external.new_ones(),
         )
 
     def add_columns(self, names: Sequence[Column]) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.errors import StateError
 from streamk.features.columns import Column
+from streamk.learners.common.merging import check_mergeable
 from streamk.learners.multi_kernel.pending import PendingPredictions
 from streamk.learners.multi_kernel.targets import Unit, in_unit
 from streamk.memory.labels import COLUMNS, LabelMemory
@@ -174,19 +175,17 @@ class Remembering:
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        parts = {"labels": self.labels.state(), "model": self.model.state(), "new": self._initial}
+        parts = {"labels": self.labels.state(), "model": self.model.state()}
         return State.nest(parts, {"type": TYPE})
 
     def restore(self, state: State) -> None:
         """Go on from such a state. Raises StateError if it is another expert's."""
         state.expect(TYPE)
         self.labels = LabelMemory.from_state(state.child("labels"))
-        kind = type(self.model)
-        new = kind.from_state(state.child("new"), threads=self.model.threads)
-        model = kind.from_state(state.child("model"), threads=self.model.threads)
-        if new.n_events or (model.columns or _NAMES)[:_M] != _NAMES:
+        model = type(self.model).from_state(state.child("model"), threads=self.model.threads)
+        check_mergeable(model, self.model, ("is_classifier", "external_experts", *model.OPTIONS))
+        if (model.columns or _NAMES)[:_M] != _NAMES:
             raise StateError("the columns of the expert 'memory' are not those of labels")
-        self._initial = new.state()
         self._use(model)
 
     def merge(self, other: Self, common_events: int, *, ahead: bool) -> None:
