@@ -241,6 +241,7 @@ class TrainedModel:
 
     def _use(self, found: Checkpoint) -> None:
         learner = from_state(champion_state(found.model))
+        learner.innermost.expect_no_labels()
         models = list(initials(found.model))
         self.champion = str(found.model.header["champion"]) if models else None
         self.challengers = tuple(name for name in models if name != self.champion)

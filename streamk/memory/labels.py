@@ -1,8 +1,8 @@
 """The labels of a stream that are known by now, as columns of the event to come.
 
-The columns are the last label, and how others that were known differ from it: the last ones,
-running means at a few rates, and labels of a season ago. Differences, since what follows from the
-last label need then not be learned.
+The columns are a level, which is the last label where each is known before the next event, and
+differences: of the last labels, of these and running means at a few rates, and of labels of a
+season ago. So what is near the level need not be learned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RATES = (1 / 4, 1 / 16, 1 / 64)
 _SEASONS = 2
 """Lags that are looked for."""
 COLUMNS = (
-    *("last", "change", "change before"),
+    *("level", "last", "change", "change before"),
     *(f"above mean of {round(1 / rate)}" for rate in _RATES),
     *(f"season {n + 1}" for n in range(_SEASONS)),
     *(f"change of season {n + 1}" for n in range(_SEASONS)),
@@ -58,31 +58,38 @@ class LabelMemory:
     among lags from 4 to 2,048, and that of the later half is there, too. Where labels come late,
     the value of a season ago is that of as many seasons as it takes to be known.
 
+    The level is the running mean of rate 1 / (1 + lag) of each label that became known: with a lag
+    of 48 the last label says little more of the next one than any of the last 48.
+
     Attributes
     ----------
     n_labels : int
         Labels known so far.
     lag : int
         How many labels became known between the prediction of the event that was learned last and
-        its learning: 0 where each label comes before the next event.
+        its learning: 0 where each label comes before the next event. As many will of the next one,
+        it is assumed, unless that has a number.
+    offset : int
+        By how much the number of the last event that had one was above that of its label.
     seasons : tuple of int
         Lags in use, in labels, the stronger one first.
 
     Examples
     --------
     >>> memory = LabelMemory()
-    >>> memory.follow(np.array([1.0, 4.0, 6.0]))[:, :2]
-    array([[nan, nan],
-           [ 1., nan],
-           [ 4.,  3.]])
-    >>> memory.now()[:2]
-    array([6., 2.])
+    >>> memory.follow(np.array([1.0, 4.0, 6.0]))[:, :3]
+    array([[nan, nan, nan],
+           [ 1.,  0., nan],
+           [ 4.,  0.,  3.]])
+    >>> memory.now()[:3]
+    array([6., 0., 2.])
     """
 
     def __init__(self) -> None:
-        self.n_labels, self.lag = 0, 0
+        self.n_labels, self.lag, self.offset = 0, 0, 0
         self.seasons: tuple[int, ...] = ()
-        self._means = np.zeros(len(_RATES))
+        self._means = np.full(1 + len(_RATES), np.nan)
+        """The level, and the means."""
         self._place(np.zeros(0))
 
     def _place(self, labels: Floats) -> None:
@@ -97,9 +104,9 @@ class LabelMemory:
         return int(self._labels.nbytes)
 
     @property
-    def last(self) -> float:
-        """The last label that is known, NaN before the first."""
-        return float(self._labels[self._stop - 1])
+    def level(self) -> float:
+        """The level, NaN before the first label."""
+        return float(self._means[0])
 
     @property
     def _known(self) -> Floats:
@@ -109,9 +116,13 @@ class LabelMemory:
 
     # Columns
 
-    def now(self) -> Floats:
-        """Return the columns of an event that is predicted now, float64 (columns,), NaN unknown."""
-        (row,) = self._rows(self._stop, 1, self._means[None], self.lag)
+    def now(self, number: int | None = None) -> Floats:
+        """Return the columns of an event that is predicted now, float64 (columns,), NaN unknown.
+
+        Events may have numbers, in their order, where labels come late.
+        """
+        lag = self.lag if number is None else max(0, number - self.offset - self.n_labels)
+        (row,) = self._rows(self._stop, 1, self._means[None], lag)
         return np.asarray(row)
 
     def follow(self, labels: Floats) -> Floats:
@@ -120,8 +131,9 @@ class LabelMemory:
         Labels (n,) are taken in.
         """
         pieces = []
-        for some in self._pieces(labels):
-            means, n = self._add(some), len(some)
+        for part in self._parts(len(labels)):
+            n = part.stop - part.start
+            means = self._add(labels[part], np.zeros(n, np.int64))
             at = self._stop - n
             pieces.append(self._rows(at, 1, means[:1], self.lag))
             if n > 1:
@@ -129,34 +141,42 @@ class LabelMemory:
             self._end(0)
         return np.concatenate(pieces) if pieces else np.zeros((0, len(COLUMNS)))
 
-    def take(self, labels: Floats, lag: int) -> None:
-        """Take in labels (n,) of events that were predicted before; the lag is of the last one."""
-        for some in self._pieces(labels):
-            self._add(some)
-            self._end(lag)
+    def take(self, labels: Floats, known: NDArray[np.int64], number: int | None = None) -> None:
+        """Take in labels (n,) of events that were predicted when so many labels were known (n,).
 
-    def _pieces(self, labels: Floats) -> list[Floats]:
-        """Return labels up to each search for lags."""
+        The number is that of the last one.
+        """
+        if number is not None:
+            self.offset = number - (self.n_labels + len(labels) - 1)
+        lags = np.maximum(0, self.n_labels + np.arange(len(labels)) - known)
+        for part in self._parts(len(labels)):
+            self._add(labels[part], lags[part])
+            self._end(int(lags[part.stop - 1]))
+
+    def _parts(self, n: int) -> list[slice]:
+        """Return slices of the next n labels, which end with each search for lags."""
         until = _LOOK_EVERY - self.n_labels % _LOOK_EVERY
-        return [
-            some for some in np.split(labels, range(until, len(labels), _LOOK_EVERY)) if len(some)
-        ]
+        stops = [*range(until, n, _LOOK_EVERY), n]
+        return [slice(a, b) for a, b in zip([0, *stops], stops, strict=False) if a < b]
 
-    def _add(self, labels: Floats) -> Floats:
-        """Append labels (n,), and return the running means before each, float64 (n, rates)."""
+    def _add(self, labels: Floats, lags: NDArray[np.int64]) -> Floats:
+        """Append labels (n,), and return level and means before each, float64 (n, 1 + rates)."""
         n = len(labels)
         if self._stop + n > len(self._labels):
             self._place(self._known.copy())
         self._labels[self._stop : self._stop + n] = labels
         self._stop += n
-        before, means = np.empty((n, len(_RATES))), self._means.tolist()
-        for row, label in enumerate(labels.tolist()):
+        before, means = np.empty((n, len(self._means))), self._means.tolist()
+        for row, (label, lag) in enumerate(zip(labels.tolist(), lags.tolist(), strict=True)):
             before[row] = means
             self.n_labels += 1
-            least = 1.0 / self.n_labels
+            if self.n_labels == 1:
+                means = [label] * len(means)
+                continue
+            least, rates = 1.0 / self.n_labels, (1.0 / (1.0 + lag), *_RATES)
             means = [
                 mean + max(rate, least) * (label - mean)
-                for mean, rate in zip(means, _RATES, strict=True)
+                for mean, rate in zip(means, rates, strict=True)
             ]
         self._means = np.array(means)
         return before
@@ -174,13 +194,18 @@ class LabelMemory:
             return self._labels[at - labels : at - labels + n]
 
         out = np.full((n, len(COLUMNS)), np.nan)
-        last, before = ago(1), ago(2)
-        out[:, 0], out[:, 1], out[:, 2] = last, last - before, before - ago(3)
-        seasonal = 3 + len(_RATES)
-        out[:, 3:seasonal] = last[:, None] - means
+        level, last, before = means[:, 0], ago(1), ago(2)
+        out[:, 0], out[:, 1], out[:, 2], out[:, 3] = (
+            level,
+            last - level,
+            last - before,
+            before - ago(3),
+        )
+        seasonal = 4 + len(_RATES)
+        out[:, 4:seasonal] = last[:, None] - means[:, 1:]
         for place, season in enumerate(self.seasons):
             labels = season * (lag // season + 1) - lag
-            out[:, seasonal + place] = ago(labels) - last
+            out[:, seasonal + place] = ago(labels) - level
             out[:, seasonal + _SEASONS + place] = ago(labels) - ago(labels + 1)
         return out
 
@@ -192,6 +217,7 @@ class LabelMemory:
             "type": "label-memory",
             "n_labels": self.n_labels,
             "lag": self.lag,
+            "offset": self.offset,
             "seasons": list(self.seasons),
         }
         return State(header, {"labels": self._known.copy(), "means": self._means.copy()})
@@ -202,6 +228,7 @@ class LabelMemory:
         header: Mapping[str, Any] = state.expect("label-memory").header
         memory = cls()
         memory.n_labels, memory.lag = (count(header, name, _OWNER) for name in ("n_labels", "lag"))
+        memory.offset = count(header, "offset", _OWNER, least=-memory.n_labels)
         found, sizes = taken(_DECLARED, state.arrays, {}, _OWNER)
         seasons = header.get("seasons")
         if not (
@@ -220,7 +247,7 @@ class LabelMemory:
 _LABELS = Domain(-1e300, 1e300)
 _DECLARED = (
     Declared("labels", "float64", ("kept",), _LABELS),
-    Declared("means", "float64", (len(_RATES),), _LABELS),
+    Declared("means", "float64", (1 + len(_RATES),), Domain(-1e300, 1e300, missing=True)),
 )
 
 
@@ -237,7 +264,7 @@ def find_seasons(labels: Floats, known: Sequence[int] = ()) -> tuple[int, ...]:
     >>> find_seasons(rng.normal(size=2048))
     ()
     """
-    rest = _without_last_labels(labels)
+    rest = _without_last_labels(labels) if len(labels) > 4 * _SHORTEST else None
     found: list[int] = []
     while rest is not None and len(found) < _SEASONS:
         lag, strength = _strongest(rest, [season for season in known if season not in found])

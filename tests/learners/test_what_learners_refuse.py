@@ -328,7 +328,7 @@ def test_a_state_without_a_part_or_of_other_shapes_is_refused(
         own = name.rpartition(".")[2].partition("_")[2] or name.rpartition(".")[2]
         with pytest.raises(StateError, match=f"{own}|center|inverse|coefficients"):
             opened(state.header, {k: v for k, v in state.arrays.items() if k != name})
-        others = [np.zeros(17, array.dtype), np.zeros((2, 5, 1), array.dtype)]
+        others = [np.zeros(19, array.dtype), np.zeros((2, 5, 1), array.dtype)]
         if array.dtype.kind == "f" and array.size and not name.endswith((".sample", ".events")):
             others.append(np.full_like(array, np.nan))
             others += [] if name.endswith("squares") else [np.full_like(array, np.inf)]

@@ -205,6 +205,10 @@ class Methods(Protocol):
         """Return how much each kind of expert contributes for one event x (d,)."""
         return {}
 
+    def expect_no_labels(self) -> None:
+        """Predict without what follows the labels so closely that it misleads where none come."""
+        return
+
     def compile_rare_steps(self) -> None:
         """Have what happens seldom compiled, before the first event."""
         return

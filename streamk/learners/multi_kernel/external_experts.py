@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -344,6 +344,18 @@ class ExternalExperts:
     def known_now(self, n: int) -> Floats:
         """Return what the expert of labels knows now for each of n events, (n, 0) without it."""
         return np.zeros((n, 0)) if self.memory is None else self.memory.remembered(n)
+
+    @contextmanager
+    def numbering(self, numbers: Sequence[int]) -> Iterator[None]:
+        """Have the next events that are predicted be of these numbers."""
+        if self.memory is None:
+            yield
+            return
+        self.memory.numbers = numbers
+        try:
+            yield
+        finally:
+            self.memory.numbers = ()
 
     def keeping(self, pending: PendingPredictions) -> AbstractContextManager[None]:
         """Have the expert of labels keep its forecasts in those inside `pending` for a while."""

@@ -22,7 +22,12 @@ from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
-from streamk.learners.multi_kernel.pending import HeldPredictions, Kept, PendingPredictions
+from streamk.learners.multi_kernel.pending import (
+    NOTHING,
+    HeldPredictions,
+    Kept,
+    PendingPredictions,
+)
 from streamk.learners.multi_kernel.rests import REST_REVIEW_EVERY
 from streamk.learners.multi_kernel.targets import Targets
 from streamk.learners.multi_kernel.upkeep import REVIEW_EVERY, Upkeep
@@ -66,6 +71,8 @@ class ExpertMixture:
         self.upkeep = Upkeep()
         self._last_forecast: bytes | None = None
         """The event whose forecast is in the pool's workspace and nowhere else yet."""
+        self._last_known = NOTHING
+        """What was known for that."""
 
     @property
     def has_begun(self) -> bool:
@@ -163,8 +170,9 @@ class ExpertMixture:
     def forecast_one(self, event: Floats) -> Floats:
         """Return outputs (K,) for an event (d,); its forecast stays in the pool for a while."""
         self.keep_last_forecast()
-        self._forecast_now(event)
-        self._last_forecast = event.tobytes()
+        known = self.external.known_now(1)
+        self._forecast_now(event, known)
+        self._last_forecast, (self._last_known,) = event.tobytes(), known
         return np.asarray(self.pool.arrays["OUT"].copy())
 
     def forecast_unless_known(self, event: Floats) -> None:
@@ -187,9 +195,8 @@ class ExpertMixture:
     def keep_last_forecast(self) -> None:
         """Keep the forecast in the pool's workspace, before it is overwritten or means less."""
         if self._last_forecast is not None:
-            (known,) = self.external.known_now(1)
             forecast = self.pool.arrays["FORECAST"].copy()
-            self.pending.keep(self._last_forecast, Kept(forecast, known))
+            self.pending.keep(self._last_forecast, Kept(forecast, self._last_known))
             self._last_forecast = None
 
     @contextmanager

@@ -233,17 +233,21 @@ class MultiKernel(OneAtATime, Decider):
 
         The labels that a shard knows are not the last ones of the stream.
         """
-        external, remembers = self._mixture.external, self.memory is None and not self.is_classifier
+        remembers = self.memory is None and not self.is_classifier
         if self.n_events or not (self._has_default_experts or remembers):
             return self
-        options = {name: getattr(self, name) for name in self.OPTIONS}
-        return type(self)(
-            **options | ({"memory": False} if remembers else {}),
-            task="classification" if self.is_classifier else "regression",
-            columns=self.columns,
-            classes=self.classes,
-            external_experts=() if self._has_default_experts else external.new_ones(),
-        )
+        changed: dict[str, Any] = {"columns": self.columns, "classes": self.classes}
+        if self._has_default_experts:
+            changed["external_experts"] = ()
+        return self.as_new(**changed, **({"memory": False} if remembers else {}))
+
+    def as_new(self, **changed: Any) -> Self:
+        """Return a learner of the same options, but for those that are changed, without events."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in self.OPTIONS}
+        given["task"] = "classification" if self.is_classifier else "regression"
+        if "external_experts" not in changed:
+            given["external_experts"] = self._mixture.external.new_ones()
+        return type(self)(**given | changed)
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero."""
@@ -461,6 +465,11 @@ class MultiKernel(OneAtATime, Decider):
             if weights is not None:
                 weights.learn(targets[n : n + step].tolist())
 
+    def expect_no_labels(self) -> None:
+        """Predict without the expert of labels, which misleads long after the last of them."""
+        if self._mixture.external.memory is not None:
+            self._mixture.external.memory.active = False
+
     def compile_rare_steps(self) -> None:
         """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""
         self._mixture.review()
@@ -474,7 +483,7 @@ class MultiKernel(OneAtATime, Decider):
         Other pending predictions are one for two events that are equal, and in no state.
         """
         events, pending = self._inputs.check(X), PendingPredictions(UNBOUNDED)
-        with self._mixture.keeping(pending):
+        with self._mixture.keeping(pending), self._mixture.external.numbering(numbers):
             found = self.predict_then_learn_many(events, [None] * len(events))
         self._mixture.held.keep(numbers, events, pending)
         return found

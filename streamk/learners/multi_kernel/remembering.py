@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
@@ -27,8 +28,9 @@ TYPE = "memory"
 _NAMES = tuple(f"@{name}" for name in COLUMNS)
 """Columns of the labels, which come before those of the events."""
 _M = len(COLUMNS)
-_LAST, _KNOWN = _M, _M + 1
-"""Places, behind the columns, of the last label, and of how many labels were known."""
+_LEVEL, _KNOWN, _NUMBER = 0, _M, _M + 1
+"""Places of the level, and behind the columns of how many labels were known, and of the event's
+number, NaN where it has none."""
 KNOWN = _M + 2
 """Numbers that are remembered of an event."""
 
@@ -37,7 +39,7 @@ class Remembering:
     """An expert of numbers that sees the labels so far beside the columns of an event.
 
     It is a learner of many kernels whose columns are those of `streamk.memory.labels`, then the
-    event's, and whose label is the difference from the last label that was known. What is known is
+    event's, and whose label is the difference from their level. What is known is
     that of when the event was predicted: that is `remembered` with its forecast until its label
     comes.
 
@@ -50,13 +52,15 @@ class Remembering:
     ----------
     unit : float, float
         Center and inverse scale of the labels to the mixture, which sets it.
+    numbers : sequence of int
+        Those of the next events that are predicted, if these are held.
     """
 
     unit: Unit = (0.0, 1.0)
+    numbers: Sequence[int] = ()
 
     def __init__(self, model: MultiKernel) -> None:
         self.labels, self.model = LabelMemory(), model
-        self._initial = model.state()
         self._held = PendingPredictions(model.pending_bytes)
         self.active = True
         """False while it rests."""
@@ -80,7 +84,7 @@ class Remembering:
     def begin(self) -> None:
         """Begin anew; the labels stay."""
         columns = self.model.columns
-        self._use(type(self.model).from_state(self._initial, threads=self.model.threads))
+        self._use(self.model.as_new())
         if columns is not None:
             self.model.add_columns(columns)
 
@@ -94,8 +98,12 @@ class Remembering:
 
     def remembered(self, n: int) -> Floats:
         """Return what is known now, for each of n events."""
-        row = np.append(self.labels.now(), (self.labels.last, self.labels.n_labels))
-        return np.repeat(row[None], n, axis=0)
+        count = float(self.labels.n_labels)
+        if not self.numbers:
+            return np.repeat(np.append(self.labels.now(), (count, math.nan))[None], n, axis=0)
+        some, self.numbers = self.numbers[:n], self.numbers[n:]
+        rows = [np.append(self.labels.now(number), (count, number)) for number in some]
+        return np.stack(rows)
 
     @staticmethod
     def columns_of(events: Floats, known: Floats) -> Floats:
@@ -113,15 +121,15 @@ class Remembering:
             changes = self.model.decision_one(columns[0])
         else:
             changes = self.model.decision_many(columns)[:, 0]
-        return in_unit(changes + known[:, _LAST], self.unit)
+        return in_unit(changes + known[:, _LEVEL], self.unit)
 
     def learn_one(self, event: Floats, label: float, known: Floats | None) -> None:
         """Learn an event (1, d) with a label; known is what was remembered of it, None of now."""
         known = self.remembered(1) if known is None else known
         self._take(np.array([label]), known)
-        last = float(known[0, _LAST])
+        level = float(known[0, _LEVEL])
         if self.active and known[0, _KNOWN] > 0:
-            self.model.learn_one(self.columns_of(event, known)[0], label - last)
+            self.model.learn_one(self.columns_of(event, known)[0], label - level)
 
     def learn_many(
         self, events: Floats, labels: Floats, known: Sequence[Floats | None], *, anew: bool
@@ -143,23 +151,24 @@ class Remembering:
 
     def _follow(self, labels: Floats) -> Floats:
         """Take in labels (n,), and return what is known before each."""
-        last = np.append(self.labels.last, labels[:-1])
-        at = self.labels.n_labels + np.arange(len(labels), dtype=np.float64)
-        return np.column_stack([self.labels.follow(labels), last, at])
+        known = np.full((len(labels), KNOWN), math.nan)
+        known[:, _KNOWN] = self.labels.n_labels + np.arange(len(labels))
+        known[:, :_M] = self.labels.follow(labels)
+        return known
 
     def _take(self, labels: Floats, known: Floats) -> None:
         """Take in labels (n,) of events of which this was known."""
-        n = self.labels.n_labels + len(labels) - 1
-        self.labels.take(labels, max(0, n - int(known[-1, _KNOWN])))
+        counts, number = known[:, _KNOWN].astype(np.int64), float(known[-1, _NUMBER])
+        self.labels.take(labels, counts, None if math.isnan(number) else int(number))
 
     def _learn(self, events: Floats, labels: Floats, known: Floats, *, anew: bool) -> Floats:
         """Learn events by what was known of them, and return the targets predicted before each."""
         out, some = np.full(len(labels), np.nan), known[:, _KNOWN] > 0
         if self.active and some.any():
-            last = known[some, _LAST]
+            level = known[some, _LEVEL]
             columns = self.columns_of(events[some], known[some])
-            changes = self.model.tell_and_learn_many(columns, labels[some] - last, anew=anew)
-            out[some] = in_unit(changes + last, self.unit)
+            changes = self.model.tell_and_learn_many(columns, labels[some] - level, anew=anew)
+            out[some] = in_unit(changes + level, self.unit)
         return out
 
     def keeping(self, pending: PendingPredictions) -> AbstractContextManager[None]:
@@ -183,7 +192,7 @@ class Remembering:
         state.expect(TYPE)
         self.labels = LabelMemory.from_state(state.child("labels"))
         model = type(self.model).from_state(state.child("model"), threads=self.model.threads)
-        check_mergeable(model, self.model, ("is_classifier", "external_experts", *model.OPTIONS))
+        check_mergeable(model, self.model, ("is_classifier", *model.OPTIONS))
         if (model.columns or _NAMES)[:_M] != _NAMES:
             raise StateError("the columns of the expert 'memory' are not those of labels")
         self._use(model)

@@ -1,0 +1,152 @@
+"""The expert that knows the labels so far, among the experts of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from streamk.errors import InvalidInput
+from streamk.learners import MultiKernel
+from streamk.memory.labels import COLUMNS
+from tests.state_kit import assert_same, reopened
+
+SEASON = 24
+
+
+def walk(n: int, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Events whose columns say nothing, and labels that depend on those before them."""
+    rng = np.random.default_rng(seed)
+    rest = np.zeros(n)
+    for now in range(2, n):
+        rest[now] = 1.6 * rest[now - 1] - 0.8 * rest[now - 2] + rng.normal()
+    return rng.normal(size=(n, 2)), 50.0 + rest
+
+
+def model(**options: Any) -> MultiKernel:
+    given: dict[str, Any] = {"task": "regression", "external_experts": (), "seed": 1, "threads": 1}
+    return MultiKernel(**given | options)
+
+
+def missed(found: NDArray[Any], y: NDArray[Any]) -> float:
+    return float(np.abs(found - y)[500:].mean())
+
+
+def test_it_is_of_use_where_labels_depend_on_those_before_and_rests_elsewhere() -> None:
+    X, y = walk(6_000)
+    one, without = model(), model(memory=False)
+    predicted = [each.predict_then_learn_many(X, y).predictions for each in (one, without)]
+    assert missed(predicted[0], y) < 0.97 * missed(predicted[1], y)
+    assert one._mixture.external.active == [True]
+    rng = np.random.default_rng(3)
+    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=len(y))
+    one, without = model(), model(memory=False)
+    predicted = [each.predict_then_learn_many(X, y).predictions for each in (one, without)]
+    assert missed(predicted[0], y) < 1.003 * missed(predicted[1], y)
+    assert one._mixture.external.active == [False]
+
+
+def test_what_it_sees_is_what_was_known_when_an_event_was_predicted() -> None:
+    """An event is learned by the columns of when it was predicted, where labels come late."""
+    X, y = walk(400)
+    one, late = model(), 30
+    memory = one._mixture.external.memory
+    assert memory is not None
+    seen: dict[int, list[NDArray[Any]]] = {}
+    real = memory.columns_of
+
+    def columns_of(events: NDArray[Any], known: NDArray[Any]) -> NDArray[Any]:
+        found = real(events, known)
+        for row in found:
+            seen.setdefault(int(np.abs(X - row[-2:]).sum(axis=1).argmin()), []).append(row)
+        return found
+
+    memory.columns_of = columns_of  # type: ignore[method-assign]
+    for n in range(len(y)):
+        one.predict_held_many(X[n : n + 1], [n])
+        if n >= late:
+            one.learn_held_many(X[n - late : n - late + 1], y[n - late : n - late + 1], [n - late])
+            if n == 200:
+                restored = reopened(one)
+                restored.restore_held_predictions(one.held_predictions())
+                assert_same(restored, one)
+                for name, array in restored.held_predictions().items():
+                    np.testing.assert_array_equal(array, one.held_predictions()[name])
+    level = COLUMNS.index("level")
+    for n, rows in seen.items():
+        for row in rows[1:]:
+            np.testing.assert_array_equal(row, rows[0], err_msg=f"event {n}")
+        if n > 100:
+            known = y[: n - late]  # label n - late comes after event n was predicted
+            last = rows[0][COLUMNS.index("last")] + rows[0][level]
+            np.testing.assert_allclose(last, known[-1], rtol=1e-12)
+
+
+def test_held_events_go_on_from_a_checkpoint_as_if_nothing_had_been() -> None:
+    X, y = walk(300, seed=4)
+    one, late = model(), 20
+    two: MultiKernel | None = None
+    for n in range(len(y)):
+        both = [each for each in (one, two) if each is not None]
+        found = [each.predict_held_many(X[n : n + 1], [n]).predictions[0] for each in both]
+        assert len(set(found)) == 1
+        if n >= late:
+            for each in both:
+                each.learn_held_many(X[n - late : n - late + 1], y[[n - late]], [n - late])
+        if n == 150:
+            two = reopened(one)
+            two.restore_held_predictions(one.held_predictions())
+    assert two is not None
+    assert_same(one, two)
+
+
+@pytest.mark.parametrize("late", [0, 40])
+def test_a_season_is_found_and_used_where_labels_come_late_too(late: int) -> None:
+    rng = np.random.default_rng(5)
+    n = 6_000
+    X, shape = rng.normal(size=(n, 2)), rng.normal(size=SEASON)
+    y = 10.0 * shape[np.arange(n) % SEASON] + 0.3 * rng.normal(size=n)
+    one, predicted = model(), np.zeros(n)
+    for first in range(0, n, 8):
+        some = slice(first, first + 8)
+        numbers = list(range(n))[some]
+        predicted[some] = one.predict_held_many(X[some], numbers).predictions
+        before = slice(first - late, first - late + 8)
+        if before.start >= 0:
+            one.learn_held_many(X[before], y[before], list(range(n))[before])
+    memory = one._mixture.external.memory
+    assert memory is not None
+    assert memory.labels.seasons[0] == SEASON
+    assert np.abs(predicted - y)[4_000:].mean() < 0.2 * np.abs(y - y.mean()).mean()
+
+
+def test_a_model_that_is_only_opened_to_predict_does_without_it() -> None:
+    X, y = walk(1_500)
+    one = model()
+    one.predict_then_learn_many(X, y)
+    before = one.decision_many(X[:5])
+    one.expect_no_labels()
+    assert np.abs(one.decision_many(X[:5]) - before).max() > 0.0
+
+
+def test_of_classes_there_is_none() -> None:
+    assert MultiKernel()._mixture.external.memory is None
+    with pytest.raises(InvalidInput, match="memory=True"):
+        MultiKernel(memory=True)
+
+
+def test_merged_ones_have_the_labels_of_the_one_ahead() -> None:
+    X, y = walk(900)
+    one = model()
+    one.learn_many(X[:300], y[:300])
+    two = reopened(one)
+    one.learn_many(X[300:400], y[300:400])
+    two.learn_many(X[400:], y[400:])
+    one.merge(two, common_events=300)
+    memory, ahead = one._mixture.external.memory, two._mixture.external.memory
+    assert memory is not None
+    assert ahead is not None
+    assert memory.labels.level == ahead.labels.level == y[-1]
+    one.predict_then_learn_many(X[:50], y[:50])
