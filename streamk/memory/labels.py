@@ -7,6 +7,7 @@ season ago. So what is near the level need not be learned.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,7 +89,7 @@ class LabelMemory:
     def __init__(self) -> None:
         self.n_labels, self.lag, self.offset = 0, 0, 0
         self.seasons: tuple[int, ...] = ()
-        self._means = np.full(1 + len(_RATES), np.nan)
+        self._means = np.zeros(1 + len(_RATES))
         """The level, and the means."""
         self._place(np.zeros(0))
 
@@ -106,7 +107,7 @@ class LabelMemory:
     @property
     def level(self) -> float:
         """The level, NaN before the first label."""
-        return float(self._means[0])
+        return float(self._means[0]) if self.n_labels else math.nan
 
     @property
     def _known(self) -> Floats:
@@ -194,7 +195,8 @@ class LabelMemory:
             return self._labels[at - labels : at - labels + n]
 
         out = np.full((n, len(COLUMNS)), np.nan)
-        level, last, before = means[:, 0], ago(1), ago(2)
+        last, before = ago(1), ago(2)
+        level = np.where(np.isnan(last), last, means[:, 0])
         out[:, 0], out[:, 1], out[:, 2], out[:, 3] = (
             level,
             last - level,
@@ -247,7 +249,7 @@ class LabelMemory:
 _LABELS = Domain(-1e300, 1e300)
 _DECLARED = (
     Declared("labels", "float64", ("kept",), _LABELS),
-    Declared("means", "float64", (1 + len(_RATES),), Domain(-1e300, 1e300, missing=True)),
+    Declared("means", "float64", (1 + len(_RATES),), _LABELS),
 )
 
 

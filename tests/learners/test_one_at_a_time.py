@@ -27,7 +27,7 @@ OF_OUTPUTS_OR_LABELS_ALONE = {
 }
 OF_THE_LEARNER_AROUND = {  # which holds its own lock meanwhile
     *("learn_checked", "learn_encoded", "decide_checked", "last_events", "learn_again"),
-    *("rest", "wake", "keeping", "join_held", "tell_and_learn_many", "as_new"),
+    *("rest", "wake", "keeping", "join_held", "tell_and_learn_many", "as_new", "expect_no_labels"),
     *(
         "begin",
         "close",

@@ -82,7 +82,7 @@ def test_seasons_are_found_where_there_are_some() -> None:
     first, *others = find_seasons(seasonal(4_096, 24))
     assert first == 24
     assert all(season % 24 == 0 for season in others), "of the noise of two the mean is less"
-    assert set(find_seasons(seasonal(8_192, 24, 168))) == {24, 168}
+    assert find_seasons(seasonal(8_192, 24, 168))[0] == 168, "the longer one has both"
     for seed in range(30):
         rng = np.random.default_rng(seed)
         noise = rng.normal(size=2_048)

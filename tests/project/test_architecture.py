@@ -27,7 +27,7 @@ FLOORS = (
     ("backends",),
     ("kernels",),
     ("landmarks", "features"),
-    ("scaling",),
+    ("scaling", "memory"),
     ("factorization",),
     ("encoding",),
     ("prediction",),

@@ -42,7 +42,7 @@ the first steps, were to a label is then another thing."""
 _NOISE = 0.3
 """Factor by which two estimates of a unit from one stream may differ."""
 _OWNER = "external_experts"
-_SPARED, _SPARED_BY_LABELS = 0.02, 0.005
+_SPARED, _SPARED_BY_LABELS = 0.02, 0.01
 """Parts of the loss: of learners, which take several times the time of the pool, and of the expert
 of labels, which takes about as much."""
 _LEAST_UNIT = 1e-9

@@ -92,8 +92,9 @@ class PendingPredictions:
 
     def shift(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        for kept in self._kept.values():
-            kept.scores[...] = kept.scores * factor + shift
+        for scores, _ in self._kept.values():
+            scores *= factor
+            scores += shift
 
     def clear(self) -> None:
         """Forget everything."""
