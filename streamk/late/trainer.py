@@ -42,7 +42,7 @@ _LABELS = 1000
 _OWNER = "held events"
 _TYPE = "late-labels"
 _SAID = "said_"
-"""How names of arrays of the learner begin; see `Learner.holds_predictions`."""
+"""Beginning of the names of arrays that are the learner's, see `Learner.holds_predictions`."""
 _COUNTS = "records", "labels_read", "labels_bad", "labels_refused"
 
 

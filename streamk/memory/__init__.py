@@ -1,1 +1,1 @@
-"""What a stream remembers of itself: its labels, and the past of its entities."""
+"""The past of a stream as columns of its next event: labels that are known, and entities."""

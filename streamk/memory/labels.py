@@ -34,7 +34,7 @@ COLUMNS = (
 _KEPT = 8_192
 """Labels that are kept."""
 _LONGEST = 2_048
-"""Lag at most: there are four halves of a season, at least, on either side of the check."""
+"""Lag at most, and a fourth of the labels: each half of them has two seasons."""
 _SHORTEST = 4
 """Lag at least: the last labels are columns of their own."""
 _LOOK_EVERY = 1_024
@@ -91,13 +91,13 @@ class LabelMemory:
         self.seasons: tuple[int, ...] = ()
         self._means = np.zeros(1 + len(_RATES))
         """The level, and the means."""
-        self._place(np.zeros(0))
+        self._place(np.zeros(0), 0)
 
-    def _place(self, labels: Floats) -> None:
-        """Keep these labels, with room behind them, and before them what is not known."""
-        self._labels = np.full(3 * _KEPT, np.nan)
-        self._stop = _KEPT
-        self._labels[self._stop - len(labels) : self._stop] = labels
+    def _place(self, labels: Floats, n: int) -> None:
+        """Keep these labels, with room for n and more behind them, and unknown ones before them."""
+        self._stop = _SHORTEST + len(labels)
+        self._labels = np.full(2 * self._stop + n, np.nan)
+        self._labels[_SHORTEST : self._stop] = labels
 
     @property
     def nbytes(self) -> int:
@@ -164,7 +164,7 @@ class LabelMemory:
         """Append labels (n,), and return level and means before each, float64 (n, 1 + rates)."""
         n = len(labels)
         if self._stop + n > len(self._labels):
-            self._place(self._known.copy())
+            self._place(self._known.copy(), n)
         self._labels[self._stop : self._stop + n] = labels
         self._stop += n
         before, means = np.empty((n, len(self._means))), self._means.tolist()
@@ -236,13 +236,13 @@ class LabelMemory:
         if not (
             isinstance(seasons, list)
             and len(seasons) <= _SEASONS
-            and all(type(s) is int and _SHORTEST <= s <= _LONGEST for s in seasons)
+            and all(type(s) is int and _SHORTEST <= s <= sizes["kept"] // 4 for s in seasons)
         ):
             raise StateError(f"'seasons' of {_OWNER} are {seasons!r}; it is damaged")
         if sizes["kept"] != min(memory.n_labels, _KEPT):
             raise StateError(f"array 'labels' of {_OWNER} has {sizes['kept']} of {memory.n_labels}")
         memory.seasons, memory._means = tuple(seasons), found["means"].copy()
-        memory._place(found["labels"])
+        memory._place(found["labels"], 0)
         return memory
 
 

@@ -14,7 +14,7 @@ from streamk.backends.banks import BANKS, BINNING
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import MultiKernel
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
-from streamk.learners.multi_kernel.targets import unit_change
+from streamk.learners.multi_kernel.units import unit_change
 from streamk.losses import Loss
 from streamk.losses import loss as loss_of
 from streamk.state import State

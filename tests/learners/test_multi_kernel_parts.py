@@ -12,10 +12,14 @@ from state_kit import assert_same
 from streamk.errors import InvalidInput
 from streamk.learners import MultiKernel
 from streamk.learners.common.classes import Classes
-from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles, checked_levels, ends
 from streamk.learners.multi_kernel.joining import Parts, aligned
-from streamk.learners.multi_kernel.targets import ClassTargets, NumberTargets, unit_change
+from streamk.learners.multi_kernel.units import (
+    ClassTargets,
+    NumberTargets,
+    ScaledColumns,
+    unit_change,
+)
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles
 

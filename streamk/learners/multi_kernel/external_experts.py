@@ -18,11 +18,11 @@ from streamk.features.columns import Column
 from streamk.learners.common.classes import Label
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.common.supervised import Asked
+from streamk.learners.multi_kernel.label_expert import TYPE as MEMORY
+from streamk.learners.multi_kernel.label_expert import LabelExpert
 from streamk.learners.multi_kernel.pending import PendingPredictions
-from streamk.learners.multi_kernel.remembering import TYPE as MEMORY
-from streamk.learners.multi_kernel.remembering import Remembering
 from streamk.learners.multi_kernel.rests import REST_REVIEW_EVERY, Change, EarlyEvents, Rests
-from streamk.learners.multi_kernel.targets import LARGEST_TARGET, Unit
+from streamk.learners.multi_kernel.units import LARGEST_TARGET, Unit
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import TYPES, OfOneKernel, restored
 from streamk.scaling.hysteresis import HysteresisScaler
@@ -108,7 +108,7 @@ class ExternalExperts:
     experts began, and what they predict back again, so that a change of it changes no prediction.
     They begin anew where it has changed by more than a factor of 8.
 
-    The last one may be the expert of labels (`streamk.learners.multi_kernel.remembering`), which
+    The last one may be the expert of labels (`streamk.learners.multi_kernel.label_expert`), which
     takes events and labels as they are.
 
     A feature machine and that one rest where the mixture is about as good without them, see
@@ -126,7 +126,7 @@ class ExternalExperts:
         learners: Sequence[OfOneKernel],
         *,
         is_classifier: bool,
-        memory: Remembering | None = None,
+        memory: LabelExpert | None = None,
     ) -> None:
         if not isinstance(learners, list | tuple):
             raise InvalidInput(
@@ -416,7 +416,7 @@ class ExternalExperts:
         """Learn raw events (n, d) with labels and targets (n,), each predicted before.
 
         Known is of each event what `known_now` gave when its label was still to come, or None. If
-        `anew`, each is weighed by what is predicted now, see `Remembering.learn`.
+        `anew`, each is weighed by what is predicted now, see `LabelExpert.learn`.
         Returned are the scores (n, external experts, n_outputs), bit for bit those of events that
         come alone, and NaN of those that rest.
         """
@@ -508,7 +508,7 @@ class ExternalExperts:
         state: State,
         *,
         is_classifier: bool,
-        memory: Remembering | None = None,
+        memory: LabelExpert | None = None,
         placings: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
         """Return the external experts whose state this is, or raise StateError.

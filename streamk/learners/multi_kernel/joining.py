@@ -12,10 +12,15 @@ from streamk.backends import BINARY, CLASSES, NUMBERS, OUTERMOST, loops
 from streamk.backends.threads import one_blas_thread
 from streamk.learners.common.classes import Classes
 from streamk.learners.multi_kernel import binning_tables, pool_growth
-from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.mixture import ExpertMixture
-from streamk.learners.multi_kernel.targets import OTHER_UNIT, Targets, unit_change, unit_of
+from streamk.learners.multi_kernel.units import (
+    OTHER_UNIT,
+    ScaledColumns,
+    Targets,
+    unit_change,
+    unit_of,
+)
 from streamk.learners.multi_kernel.upkeep import REVIEW_EVERY
 from streamk.scaling.labels import LabelQuantiles
 from streamk.scaling.quantiles import RunningQuantiles

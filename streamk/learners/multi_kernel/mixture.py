@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from streamk.backends import loops, threads
 from streamk.learners.common.classes import Label
 from streamk.learners.multi_kernel import binning_tables, pool_growth
-from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
 from streamk.learners.multi_kernel.external_experts import ExternalExperts
 from streamk.learners.multi_kernel.intervals import ErrorQuantiles
@@ -29,7 +28,7 @@ from streamk.learners.multi_kernel.pending import (
     PendingPredictions,
 )
 from streamk.learners.multi_kernel.rests import REST_REVIEW_EVERY
-from streamk.learners.multi_kernel.targets import Targets
+from streamk.learners.multi_kernel.units import ScaledColumns, Targets
 from streamk.learners.multi_kernel.upkeep import REVIEW_EVERY, Upkeep
 from streamk.losses import Loss
 from streamk.scaling.quantiles import RunningQuantiles
@@ -72,7 +71,7 @@ class ExpertMixture:
         self._last_forecast: bytes | None = None
         """The event whose forecast is in the pool's workspace and nowhere else yet."""
         self._last_known = NOTHING
-        """What was known for that."""
+        """The labels that were known for that, see `known_now` of the external experts."""
 
     @property
     def has_begun(self) -> bool:

@@ -28,15 +28,20 @@ from streamk.learners.common.options import GIVEN, check_classification
 from streamk.learners.common.predictor import Decider, OneAtATime, one_row
 from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
 from streamk.learners.multi_kernel import binning_tables
-from streamk.learners.multi_kernel.columns import ScaledColumns
 from streamk.learners.multi_kernel.external_experts import EFFORT, ExternalExperts, default_experts
 from streamk.learners.multi_kernel.intervals import checked_levels, ends
 from streamk.learners.multi_kernel.joining import Parts, merge
+from streamk.learners.multi_kernel.label_expert import KNOWN, LabelExpert
 from streamk.learners.multi_kernel.mixture import ExpertMixture
 from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL, OPTIONS, number_loss
 from streamk.learners.multi_kernel.pending import UNBOUNDED, PendingPredictions, unequal
-from streamk.learners.multi_kernel.remembering import KNOWN, Remembering
-from streamk.learners.multi_kernel.targets import ClassTargets, NumberTargets, Targets, unit_change
+from streamk.learners.multi_kernel.units import (
+    ClassTargets,
+    NumberTargets,
+    ScaledColumns,
+    Targets,
+    unit_change,
+)
 from streamk.learners.scaled import OfOneKernel
 from streamk.losses import Loss
 from streamk.options import documented
@@ -166,7 +171,7 @@ class MultiKernel(OneAtATime, Decider):
         if columns is not None:
             self.add_columns(columns)
 
-    def _new_memory(self) -> Remembering | None:
+    def _new_memory(self) -> LabelExpert | None:
         """Return the expert of labels, or None where there is none."""
         if self.is_classifier and self.memory:
             raise InvalidInput("memory=True: labels are remembered of numbers alone; leave it out")
@@ -178,7 +183,7 @@ class MultiKernel(OneAtATime, Decider):
             external_experts=None if self._has_default_experts else (),
             **{name: getattr(self, name) for name in self.OPTIONS if name in _OF_MEMORY},
         )
-        return Remembering(inside)
+        return LabelExpert(inside)
 
     # What it is
 

@@ -27,7 +27,7 @@ class Kept(NamedTuple):
 
     scores: NDArray[np.float32]
     known: Floats = NOTHING
-    """As of `streamk.learners.multi_kernel.remembering`, empty without that expert."""
+    """As of `streamk.learners.multi_kernel.label_expert`, empty without that expert."""
 
     @property
     def nbytes(self) -> int:

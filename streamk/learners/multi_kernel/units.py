@@ -1,15 +1,29 @@
-"""Labels in the experts' terms: numbers of classes, or numbers in units of the labels' spread."""
+"""Columns and labels in the experts' terms.
+
+Columns are raw, with a running scale; labels are numbers of classes, or numbers in units of the
+labels' spread.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from streamk.backends import BINARY, CLASSES, NUMBERS
+from streamk.backends import BINARY, CLASSES, LARGEST, NUMBERS
+from streamk.errors import InvalidInput
+from streamk.features.columns import Column, column_keys
+from streamk.features.random_features import check_events
 from streamk.learners.common.classes import Classes, is_number
+from streamk.learners.common.predictor import one_row
 from streamk.scaling.labels import LabelQuantiles
+from streamk.scaling.quantiles import RunningQuantiles
+from streamk.state import State
+
+Floats = NDArray[np.float64]
+_FLOAT64 = np.dtype(np.float64)
 
 Unit: TypeAlias = tuple[float, float]
 """Center and inverse scale of labels."""
@@ -36,10 +50,81 @@ def unit_of(scale: LabelQuantiles) -> Unit:
     return (scale.center[0], scale.inverse[0]) if len(scale) else (0.0, 1.0)
 
 
-def in_unit(labels: NDArray[np.float64], unit: Unit) -> NDArray[np.float64]:
+def in_unit(labels: Floats, unit: Unit) -> Floats:
     """Return numbers in a unit, bounded."""
     center, inverse = unit
     return np.asarray(np.clip((labels - center) * inverse, -LARGEST_TARGET, LARGEST_TARGET))
+
+
+class ScaledColumns:
+    """Names of columns that grow, None before the first, with keys and a running scale.
+
+    Examples
+    --------
+    >>> columns = ScaledColumns(RunningQuantiles())
+    >>> columns.add(["a", 7], columns.new_keys(["a", 7]))
+    >>> columns.names, len(columns.scale)
+    (('a', 7), 2)
+    """
+
+    def __init__(self, scale: RunningQuantiles) -> None:
+        self.names: tuple[Column, ...] | None = None
+        self.keys, self.scale = column_keys(()), scale
+
+    def new_keys(self, names: Sequence[Column]) -> NDArray[np.uint64]:
+        """Return the keys of columns to come; raise InvalidInput if one is there already."""
+        keys = column_keys(names)
+        twice = np.isin(keys, self.keys)
+        if twice.any():
+            raise InvalidInput(f"column {names[int(twice.argmax())]!r} is there already")
+        return keys
+
+    def add(self, names: Sequence[Column], keys: NDArray[np.uint64]) -> None:
+        """Append columns with their keys."""
+        self.keys = np.concatenate([self.keys, keys])
+        self.names = (*(self.names or ()), *names)
+        self.scale.add_columns(len(names))
+
+    def scale_of(self, names: Sequence[Column]) -> RunningQuantiles:
+        """Return a copy of the scale for these columns, also for such as are not there."""
+        places = {name: place for place, name in enumerate(self.names or ())}
+        return self.scale.select([places.get(name) for name in names])
+
+    # Events
+
+    def check(self, X: ArrayLike) -> Floats:
+        """Return events (n, d) as the experts take them, or raise InvalidInput."""
+        return check_events(X, _FLOAT64, self.names, missing=True)
+
+    def event(self, x: ArrayLike, was_forecast_last: Callable[[Floats], bool]) -> Floats:
+        """Return one event (d,) as the compiled loops take it, or raise InvalidInput.
+
+        One that was forecast last need not be looked at again. A sum of squares is the
+        fast way to see it otherwise; a NaN, which is missing, takes the last one.
+        """
+        if (
+            type(x) is np.ndarray
+            and x.dtype is _FLOAT64
+            and x.shape == self.keys.shape
+            and x.flags.carray
+            and (
+                was_forecast_last(x)
+                or np.vdot(x, x) <= LARGEST**2
+                or not (np.abs(x) > LARGEST).any()
+            )
+        ):
+            return x
+        return self.check(one_row(x)).ravel()
+
+    @classmethod
+    def from_state(cls, scale: State, names: Sequence[Column] | None) -> Self:
+        """Return columns with the scale of a state; raise StateError or ValueError otherwise."""
+        columns = cls(RunningQuantiles.from_state(scale))
+        if names is not None:
+            columns.names, columns.keys = tuple(names), column_keys(names)
+        if len(columns.scale) != len(columns.keys):
+            raise ValueError(f"{len(columns.scale)} columns have a scale")
+        return columns
 
 
 class ClassTargets:
@@ -74,15 +159,15 @@ class ClassTargets:
         """Return whether there is a new class, which is the first of such labels."""
         return self._classes.number(labels[0]) is None
 
-    def encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+    def encode(self, labels: NDArray[Any]) -> Floats:
         """Return the numbers of the classes of labels; new ones are added."""
         return self._classes.encode(labels).astype(np.float64)
 
-    def restored(self, F: NDArray[np.float64], unit: Unit | None = None) -> NDArray[np.float64]:
+    def restored(self, F: Floats, unit: Unit | None = None) -> Floats:
         """Return outputs of the experts, as they are."""
         return F
 
-    def even(self, n: int) -> NDArray[np.float64]:
+    def even(self, n: int) -> Floats:
         """Return the outputs for n events before any column is known: even odds."""
         return np.full((n, self.classes if self.classes > 2 else 1), 1.0 / self.classes)
 
@@ -121,16 +206,16 @@ class NumberTargets:
         """Take labels into the spread; return whether the unit has changed."""
         return self.label_scale.observe(labels[:, None])
 
-    def encode(self, labels: NDArray[Any]) -> NDArray[np.float64]:
+    def encode(self, labels: NDArray[Any]) -> Floats:
         """Return labels in units of their spread."""
         return in_unit(labels, self.unit)
 
-    def restored(self, F: NDArray[np.float64], unit: Unit | None = None) -> NDArray[np.float64]:
+    def restored(self, F: Floats, unit: Unit | None = None) -> Floats:
         """Return outputs of the experts in the labels' terms, from an old unit if there is one."""
         center, inverse = self.unit if unit is None else unit
         return np.asarray(F / inverse + center)
 
-    def even(self, n: int) -> NDArray[np.float64]:
+    def even(self, n: int) -> Floats:
         """Return the outputs for n events before any column is known: 0."""
         return np.zeros((n, 1))
 

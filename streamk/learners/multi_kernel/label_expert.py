@@ -6,21 +6,19 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.declared import listed
 from streamk.errors import StateError
 from streamk.features.columns import Column
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.multi_kernel.pending import PendingPredictions
-from streamk.learners.multi_kernel.targets import Unit, in_unit
+from streamk.learners.multi_kernel.units import Unit, in_unit
 from streamk.memory.labels import COLUMNS, LabelMemory
 from streamk.state import State
-
-if TYPE_CHECKING:
-    from streamk.learners.multi_kernel.multi_kernel import MultiKernel
 
 Floats = NDArray[np.float64]
 TYPE = "memory"
@@ -33,15 +31,17 @@ _LEVEL, _KNOWN, _NUMBER = 0, _M, _M + 1
 number, NaN where it has none."""
 KNOWN = _M + 2
 """Numbers that are remembered of an event."""
+_FIRST = 32
+"""Labels from which on it predicts and learns: a model of few events takes no memory for it."""
 
 
-class Remembering:
+class LabelExpert:
     """An expert of numbers that sees the labels so far beside the columns of an event.
 
     It is a learner of many kernels whose columns are those of `streamk.memory.labels`, then the
-    event's, and whose label is the difference from their level. What is known is
-    that of when the event was predicted: that is `remembered` with its forecast until its label
-    comes.
+    event's, and whose label is the difference from their level. What is known is what was when the
+    event was predicted: that is kept with its forecast until its label comes. It begins with the
+    32nd label.
 
     Parameters
     ----------
@@ -59,36 +59,35 @@ class Remembering:
     unit: Unit = (0.0, 1.0)
     numbers: Sequence[int] = ()
 
-    def __init__(self, model: MultiKernel) -> None:
+    def __init__(self, model: Any) -> None:
         self.labels, self.model = LabelMemory(), model
         self._held = PendingPredictions(model.pending_bytes)
+        self.columns: tuple[Column, ...] = ()
+        """The columns of events."""
         self.active = True
         """False while it rests."""
 
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return self.labels.nbytes + self.model.nbytes
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns of events."""
-        return (self.model.columns or ())[_M:]
+        return int(self.labels.nbytes + self.model.nbytes)
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns of events."""
-        own = _NAMES if self.model.columns is None else ()
-        if own or names:
-            self.model.add_columns((*own, *names))
+        self.columns = (*self.columns, *names)
+        if self.model.columns is not None and names:
+            self.model.add_columns(names)
+
+    def _begin_if_due(self) -> None:
+        if self.model.columns is None and self.labels.n_labels >= _FIRST:
+            self.model.add_columns((*_NAMES, *self.columns))
 
     def begin(self) -> None:
         """Begin anew; the labels stay."""
-        columns = self.model.columns
         self._use(self.model.as_new())
-        if columns is not None:
-            self.model.add_columns(columns)
+        self._begin_if_due()
 
-    def _use(self, model: MultiKernel) -> None:
+    def _use(self, model: Any) -> None:
         """Go on with a model; what waits for its labels was not predicted by it."""
         self._held.clear()
         self.model = model
@@ -114,21 +113,22 @@ class Remembering:
 
     def outputs(self, events: Floats, known: Floats) -> Floats:
         """Return targets (n,) of events (n, d) by what is known, NaN where it can say nothing."""
-        if not self.active or not self.labels.n_labels:
-            return np.full(len(events), np.nan)
-        columns = self.columns_of(events, known)
-        if len(columns) == 1:
-            changes = self.model.decision_one(columns[0])
-        else:
-            changes = self.model.decision_many(columns)[:, 0]
-        return in_unit(changes + known[:, _LEVEL], self.unit)
+        out, some = np.full(len(events), np.nan), known[:, _KNOWN] >= _FIRST
+        if self.active and some.any():
+            columns = self.columns_of(events[some], known[some])
+            if len(columns) == 1:
+                changes = self.model.decision_one(columns[0])
+            else:
+                changes = self.model.decision_many(columns)[:, 0]
+            out[some] = in_unit(changes + known[some, _LEVEL], self.unit)
+        return out
 
     def learn_one(self, event: Floats, label: float, known: Floats | None) -> None:
         """Learn an event (1, d) with a label; known is what was remembered of it, None of now."""
         known = self.remembered(1) if known is None else known
         self._take(np.array([label]), known)
         level = float(known[0, _LEVEL])
-        if self.active and known[0, _KNOWN] > 0:
+        if self.active and known[0, _KNOWN] >= _FIRST:
             self.model.learn_one(self.columns_of(event, known)[0], label - level)
 
     def learn_many(
@@ -154,16 +154,18 @@ class Remembering:
         known = np.full((len(labels), KNOWN), math.nan)
         known[:, _KNOWN] = self.labels.n_labels + np.arange(len(labels))
         known[:, :_M] = self.labels.follow(labels)
+        self._begin_if_due()
         return known
 
     def _take(self, labels: Floats, known: Floats) -> None:
         """Take in labels (n,) of events of which this was known."""
         counts, number = known[:, _KNOWN].astype(np.int64), float(known[-1, _NUMBER])
         self.labels.take(labels, counts, None if math.isnan(number) else int(number))
+        self._begin_if_due()
 
     def _learn(self, events: Floats, labels: Floats, known: Floats, *, anew: bool) -> Floats:
         """Learn events by what was known of them, and return the targets predicted before each."""
-        out, some = np.full(len(labels), np.nan), known[:, _KNOWN] > 0
+        out, some = np.full(len(labels), np.nan), known[:, _KNOWN] >= _FIRST
         if self.active and some.any():
             level = known[some, _LEVEL]
             columns = self.columns_of(events[some], known[some])
@@ -173,7 +175,8 @@ class Remembering:
 
     def keeping(self, pending: PendingPredictions) -> AbstractContextManager[None]:
         """Have the model keep its forecasts there for a while."""
-        return self.model.keeping(pending)
+        keeping: AbstractContextManager[None] = self.model.keeping(pending)
+        return keeping
 
     def join_held(self, held: PendingPredictions) -> None:
         """Have the model's forecasts of held events be these, here and in the mixture."""
@@ -185,7 +188,7 @@ class Remembering:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         parts = {"labels": self.labels.state(), "model": self.model.state()}
-        return State.nest(parts, {"type": TYPE})
+        return State.nest(parts, {"type": TYPE, "columns": list(self.columns)})
 
     def restore(self, state: State) -> None:
         """Go on from such a state. Raises StateError if it is another expert's."""
@@ -193,12 +196,18 @@ class Remembering:
         self.labels = LabelMemory.from_state(state.child("labels"))
         model = type(self.model).from_state(state.child("model"), threads=self.model.threads)
         check_mergeable(model, self.model, ("is_classifier", *model.OPTIONS))
-        if (model.columns or _NAMES)[:_M] != _NAMES:
-            raise StateError("the columns of the expert 'memory' are not those of labels")
+        self.columns = tuple(listed(state.header, "columns", TYPE))
+        if model.columns not in (None, (*_NAMES, *self.columns)):
+            raise StateError(
+                f"the columns of the expert {TYPE!r} are not those of labels and events"
+            )
         self._use(model)
+        self._begin_if_due()
 
     def merge(self, other: Self, common_events: int, *, ahead: bool) -> None:
         """Take in what another one learned since then; the labels are those of the one ahead."""
+        if other.model.columns is not None and self.model.columns is None:
+            self.model.add_columns((*_NAMES, *self.columns))
         common = min(common_events, self.model.n_events, other.model.n_events)
         self.model.merge(other.model, common_events=common)
         if ahead:
