@@ -29,6 +29,7 @@ FLOORS = (
     ("landmarks", "features"),
     ("scaling",),
     ("factorization",),
+    ("memory",),
     ("encoding",),
     ("prediction",),
     ("learners",),
