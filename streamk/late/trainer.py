@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from connectors.base import Source
 from connectors.errors import BadRecord
-from streamk.declared import ANY, NON_NEGATIVE, Declared, count, taken
+from streamk.declared import count
 from streamk.encoding import BadEvent, Schema
 from streamk.engine.checkpoints.segment_files import SegmentFiles, is_name
 from streamk.engine.order.partitions import Batch
@@ -41,11 +41,6 @@ _LABELS = 1000
 """Labels after which it is told that none has met its event."""
 _OWNER = "held events"
 _TYPE = "late-labels"
-_SAID = (
-    Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
-    Declared("said_by_parts", "float32", ("kept", "parts", "outputs"), ANY),
-)
-"""Predictions of held events by the parts of a learner; see `Learner.holds_predictions`."""
 _COUNTS = "records", "labels_read", "labels_bad", "labels_refused"
 
 
@@ -300,7 +295,7 @@ class LateTrainer(Trainer):
         work, join = self._work, self._join
         arrays = {**join.arrays(), **packed(work.held.records(join.slots))}
         if work.model.holds_predictions:
-            arrays["said_of"], arrays["said_by_parts"] = work.model.held_predictions()
+            arrays |= work.model.held_predictions()
         header: dict[str, Any] = {
             "type": _TYPE,
             "fates": join.to_json(),
@@ -373,8 +368,7 @@ class LateTrainer(Trainer):
             work.held.take()
         work.held.put_records(range(n), records)
         if model.holds_predictions:
-            found, _ = taken(_SAID, arrays, {}, _OWNER)
-            model.restore_held_predictions(found["said_of"], found["said_by_parts"])
+            model.restore_held_predictions(arrays)
 
     def use_model(self, data: Mapping[str, Any], model: Learner) -> None:
         """Go on with a model and its columns; nothing is held then.

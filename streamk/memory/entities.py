@@ -57,8 +57,8 @@ from streamk.backends import (
     OLDEST,
     TIME,
     USED,
+    loops,
 )
-from streamk.backends.loops import entities as loops
 from streamk.declared import (
     FINITE,
     NON_NEGATIVE,
@@ -199,6 +199,11 @@ class EntityTable:
         )
 
     @property
+    def n_classes(self) -> int:
+        """Classes of which there are shares, the first one counted, which is the rest."""
+        return 1 + int((self._sources < 0).sum())
+
+    @property
     def max_entities(self) -> int:
         """Entities that have a row, at most."""
         return int(self._ends[LIMIT])
@@ -276,7 +281,7 @@ class EntityTable:
         """
         keys, times, y = (_line(one) for one in (keys, times, y))
         table = self._rows, self._index, self._population
-        loops.learn_labels(keys, times, y, self._sources, self._spans, *table)
+        loops.entities.learn_labels(keys, times, y, self._sources, self._spans, *table)
 
     def _checked(self, *given: ArrayLike) -> list[Floats]:
         keys, times, X, y = given
@@ -292,8 +297,9 @@ class EntityTable:
     def _call(self, events: list[Floats], some: slice, out: Floats, *, learns: bool) -> int:
         """Follow some events, and return how many until the table needs more rows."""
         part = [array[some] for array in events]
+        known = self._sources, self._spans
         table = self._rows, self._index, self._links, self._ends, self._population
-        return int(loops.follow(*part, learns, self._sources, self._spans, *table, out[some]))
+        return int(loops.entities.follow(*part, learns, *known, *table, out[some]))
 
     # Columns
 
@@ -307,15 +313,14 @@ class EntityTable:
 
         Nothing comes of classes beyond `LABEL_CLASSES`.
         """
-        known = int((self._sources < 0).sum())
-        if known + 1 < LABEL_CLASSES:
-            self._widen([f"label={label}"], [LABEL - 2 - known])
+        if self.n_classes < LABEL_CLASSES:
+            self._widen([f"label={label}"], [LABEL - 1 - self.n_classes])
 
     def _widen(self, names: Sequence[str], sources: Sequence[int]) -> None:
         """Append statistics, of shares with the weights of the label's."""
         if len({*self._names, *names}) < len(self._names) + len(names):
             raise InvalidInput(f"a number of {self.name!r} comes twice: {', '.join(names)}")
-        used, block = len(self), 3 * len(self.spans) + 4
+        used, block = len(self), self._block
         more = np.zeros((len(self._rows), len(names), block))
         more[:used, :, -1] = np.nan
         moments = np.zeros((len(names), MOMENTS))
@@ -324,7 +329,9 @@ class EntityTable:
             more[:used, :, : len(self.spans) + 1] = first[:, None, : len(self.spans) + 1]
             more[:used, :, -1] = np.where(np.isnan(first[:, -1:]), np.nan, 0.0)
             moments[:] = self._population[0] * (1, 0, 0, 0, 1, 1)
-        self._rows = np.concatenate([self._rows, more.reshape(len(more), -1)], axis=1)
+        self._rows = np.concatenate(
+            [self._rows, more.reshape(len(more), len(names) * block)], axis=1
+        )
         self._population = np.concatenate([self._population, moments])
         self._sources = np.concatenate([self._sources, np.array(sources, np.int64)])
         self._names += names
@@ -336,6 +343,11 @@ class EntityTable:
     def _head(self) -> int:
         """Numbers of a row before those of the statistics."""
         return HEAD + len(self.spans)
+
+    @property
+    def _block(self) -> int:
+        """Numbers of a statistic."""
+        return 3 * len(self.spans) + 4
 
     def _resize(self, rows: int) -> None:
         """Have room for so many rows, more than before."""
@@ -354,14 +366,14 @@ class EntityTable:
 
     def _enter(self) -> None:
         self._index = np.zeros(2 << (len(self._rows) - 1).bit_length(), np.int64)
-        loops.enter(self._rows, len(self), self._index)
+        loops.entities.enter(self._rows, len(self), self._index)
 
     def row(self, key: float) -> dict[str, float] | None:
         """Return what is kept of an entity, by name; None if it has no row.
 
         Weights and log counts are those at its own times.
         """
-        place = loops.find(float(key), self._rows, self._index)
+        place = loops.entities.find(float(key), self._rows, self._index)
         if place < 0:
             return None
         row = self._rows[place].tolist()
@@ -375,12 +387,12 @@ class EntityTable:
     def forget(self, key: float) -> bool:
         """Remove an entity; return whether it had a row. The population's moments stay."""
         table = self._rows, self._index, self._links, self._ends
-        return bool(loops.forget(float(key), *table))
+        return bool(loops.entities.forget(float(key), *table))
 
     def _in_order(self) -> Floats:
         """Return the rows, the coldest first."""
         places = np.empty(len(self), np.int64)
-        loops.order(self._links, self._ends, places)
+        loops.entities.order(self._links, self._ends, places)
         return self._rows[places]
 
     def _lay(self, rows: Floats) -> None:
@@ -398,7 +410,7 @@ class EntityTable:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         rows, head = self._in_order(), self._head
-        statistics = rows[:, head:].reshape(len(rows), len(self._names), -1)
+        statistics = rows[:, head:].reshape(len(rows), len(self._names), self._block)
         arrays = {"keys": rows[:, KEY], "counts": rows[:, COUNT]}
         arrays |= {"times": rows[:, TIME : LABEL_TIME + 1], "recent": rows[:, HEAD:head]}
         parts = np.split(statistics, np.arange(1, 4) * (len(self.spans) + 1), axis=2)
@@ -443,7 +455,7 @@ class EntityTable:
             table._ends[EVICTED] = count(header, "evicted", _OWNER)
         within(np.delete(arrays["population"], 1, axis=1), NON_NEGATIVE, "population", _OWNER)
         parts = [arrays[name] for name in ("weights", "means", "variances", "last")]
-        statistics = np.concatenate(parts, axis=2).reshape(len(rows), -1)
+        statistics = np.concatenate(parts, axis=2).reshape(len(rows), len(names) * table._block)
         head = rows, arrays["counts"], arrays["times"], arrays["recent"]
         table._lay(np.column_stack([*head, statistics]))
         table._population = arrays["population"].copy()
@@ -481,8 +493,9 @@ class EntityTable:
             one._follow_names(two)
         places = [other._names.index(name) for name in self._names]
         rows = other._in_order()
-        statistics = rows[:, self._head :].reshape(len(rows), len(places), -1)[:, places]
-        rows = np.column_stack([rows[:, : self._head], statistics.reshape(len(rows), -1)])
+        statistics = rows[:, self._head :].reshape(len(rows), len(places), self._block)[:, places]
+        wide = len(places) * self._block
+        rows = np.column_stack([rows[:, : self._head], statistics.reshape(len(rows), wide)])
         self._lay(_joined(self._in_order(), rows))
         moments = other._population[places]
         more = moments[:, 0] > self._population[:, 0]
@@ -499,7 +512,7 @@ class EntityTable:
 
     def _drop_labels(self) -> None:
         """Forget all labels, and the shares of further classes."""
-        block, stays = 3 * len(self.spans) + 4, self._sources >= 0
+        block, stays = self._block, self._sources >= 0
         stays[0] = True
         first = slice(self._head, self._head + block)
         self._rows[:, LABEL_TIME], self._rows[:, first] = np.nan, 0.0
@@ -517,8 +530,9 @@ def _joined(mine: Floats, theirs: Floats) -> Floats:
     rows = np.concatenate([mine, theirs])
     late = np.where(np.isnan(rows[:, TIME]), -math.inf, rows[:, TIME])
     better = np.lexsort((-np.arange(len(rows)), late, rows[:, COUNT], rows[:, KEY]))
-    keys = rows[better, KEY]
-    kept = np.sort(better[np.append(keys[1:] != keys[:-1], [True] * bool(len(keys)))])
+    keys, best = rows[better, KEY], np.ones(len(rows), bool)
+    best[:-1] = keys[1:] != keys[:-1]
+    kept = np.sort(better[best])
     found: Floats = rows[kept[np.argsort(late[kept], kind="stable")]]
     return found
 

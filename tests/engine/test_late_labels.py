@@ -371,14 +371,16 @@ def test_equal_events_are_learned_by_what_was_said_of_each() -> None:
     model.predict_held_many(x, [1])  # the same was said, once more
     model.learn_held_many(np.vstack([x, x]), [True, False], [0, 1])
     twin.predict_held_many(x, [0])
-    numbers, said = twin.held_predictions()
+    numbers, said = twin.held_predictions().values()
     restored = MultiKernel.from_state(twin.state())
-    restored.restore_held_predictions(np.array([0, 1]), np.concatenate([said, said]))
+    restored.restore_held_predictions(
+        {"said_of": np.array([0, 1]), "said_by_parts": np.concatenate([said, said])}
+    )
     restored.learn_held_many(x, [True], [0])
     restored.learn_held_many(x, [False], [1])
     assert numbers.tolist() == [0]
     assert same_model(model, restored)
-    assert len(model.held_predictions()[0]) == 0
+    assert len(model.held_predictions()["said_of"]) == 0
 
 
 def test_fields_that_come_later_become_columns_with_the_first_event_learned() -> None:

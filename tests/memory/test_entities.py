@@ -386,3 +386,12 @@ def test_bad_events_are_refused() -> None:
             one.follow(*given)
     with pytest.raises(InvalidInput, match="differ in spans"):
         one.merge(table(spans=[60.0]))
+
+
+def test_a_table_without_rows_has_a_state() -> None:
+    one, other = table(), table(numbers=("b", "c"))
+    assert_same(one, reopened(one))
+    one.merge(other)
+    assert one.numbers == ("a", "b", "c")
+    assert one.follow([], [], np.zeros((0, 3)), []).shape == (0, len(one.columns))
+    assert_same(one, reopened(one))

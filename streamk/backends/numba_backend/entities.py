@@ -276,7 +276,8 @@ def follow(
     for i in range(len(keys)):
         key, time = keys[i], times[i]
         if math.isnan(key):
-            out[i, :] = np.nan
+            for column in range(out.shape[1]):
+                out[i, column] = np.nan
             continue
         place = _find(key, rows, index)
         row = (index[place] & _HALF) - 1 if place >= 0 else -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
 from typing import Any, Protocol, Self
@@ -239,14 +239,12 @@ class Methods(Protocol):
         """Learn from held events (n, d) with labels y (n,), in their order."""
         raise InvalidInput(_HOLDS_NONE)
 
-    def held_predictions(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return numbers (n,) and what is kept for them, (n, experts, outputs)."""
-        return np.zeros(0, np.int64), np.zeros((0, 0, 0), np.float32)
+    def held_predictions(self) -> dict[str, NDArray[Any]]:
+        """Return what is kept for held events, as arrays by their names in a checkpoint."""
+        return {}
 
-    def restore_held_predictions(
-        self, numbers: NDArray[np.int64], said: NDArray[np.float32]
-    ) -> None:
-        """Go on with what `held_predictions` gave, or raise StateError."""
+    def restore_held_predictions(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on with what `held_predictions` gave, which is among arrays, or raise StateError."""
         raise InvalidInput(_HOLDS_NONE)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamk import options
 from streamk.backends.banks import GAUSSIAN_FEATURES, GAUSSIAN_SHARPNESS
-from streamk.declared import count, reading
+from streamk.declared import ANY, NON_NEGATIVE, Declared, count, reading, taken
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column
 from streamk.features.random_features import check_seed
@@ -51,6 +51,10 @@ _LONGEST_RUN = 128
 end. Other threads wait for the end of the call."""
 _BLOCK = 1024
 """Events whose forecasts are in memory at once, beside those that wait for labels."""
+_SAID = (
+    Declared("said_of", "int64", ("kept",), NON_NEGATIVE),
+    Declared("said_by_parts", "float32", ("kept", "parts", "outputs"), ANY),
+)
 
 
 @documented(GIVEN | GIVEN_TO_MULTI_KERNEL)
@@ -439,14 +443,16 @@ class MultiKernel(OneAtATime, Decider):
             with self._mixture.keeping(self._mixture.held.take(numbers[some], events[some])):
                 self.learn_many(events[some], labels[some])
 
-    def held_predictions(self) -> tuple[NDArray[np.int64], Scores]:
+    def held_predictions(self) -> dict[str, NDArray[Any]]:
         """Return numbers (n,), the oldest first, and forecasts (n, FORECAST_ROWS, OUTPUTS)."""
-        return self._mixture.held.arrays()
+        numbers, forecasts = self._mixture.held.arrays()
+        return {"said_of": numbers, "said_by_parts": forecasts}
 
-    def restore_held_predictions(self, numbers: NDArray[np.int64], forecasts: Scores) -> None:
+    def restore_held_predictions(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on with what `held_predictions` gave. Raises `StateError` if it does not fit."""
+        found, _ = taken(_SAID, arrays, {}, "held events")
         shape = self._mixture.pool.arrays["FORECAST"].shape if self.columns is not None else (0, 0)
-        self._mixture.held.restore(numbers, forecasts, shape)
+        self._mixture.held.restore(found["said_of"], found["said_by_parts"], shape)
 
     # State
 
