@@ -238,6 +238,8 @@ MOST_EVENTS = 1000.0
 """Events of the population, at most, that weigh as much as those of an entity."""
 SPREAD_EVENTS = 2.0
 """The same for its variance within entities."""
+MOST_SCORE = 1000.0
+"""Spreads from its entity's mean from which on a number counts as this far from it."""
 
 
 # Columns of events, and functions of many kernels, as the compiled loops take them.

@@ -387,11 +387,17 @@ class EntityMemory(Wrapper):
 
     def predict_quantile_many(self, X: ArrayLike, levels: ArrayLike) -> Floats:
         """Quantiles of the numbers to come of events X (n, d); see `MultiKernel`."""
-        return np.asarray(self.learner.predict_quantile_many(self._looked(X), levels))
+        return np.asarray(self._mixture().predict_quantile_many(self._looked(X), levels))
 
     def predict_interval_many(self, X: ArrayLike, level: float = 0.9) -> Floats:
         """Intervals with so large a part of the numbers to come; see `MultiKernel`."""
-        return np.asarray(self.learner.predict_interval_many(self._looked(X), level))
+        return np.asarray(self._mixture().predict_interval_many(self._looked(X), level))
+
+    def _mixture(self) -> Any:
+        """Return the learner inside, which has quantiles, or raise InvalidInput."""
+        if not self.mixes_experts:
+            raise InvalidInput(f"{self.learner!r} has no quantiles; only a MultiKernel has")
+        return self.learner
 
     def shares(self, x: ArrayLike) -> dict[str, float]:
         """Return how much each kind of expert contributes for one event x (d,)."""

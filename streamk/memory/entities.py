@@ -130,14 +130,17 @@ class EntityTable:
     Attributes
     ----------
     columns : tuple of str
-        Names of what `follow` writes, in their order; new ones are the last. ``user.count`` and
-        ``user.since``, the number of events and the time since the last, NaN of an unseen entity;
-        ``user.log_count_1h``, the logarithm of 1 and the events within a span; ``user.label.mean``
-        and ``user.label.mean_1h``; ``user.label.spread``, the root of the variance, and
-        ``user.label.spread_1h``, but of classes; ``user.label.last``, the last one that was known;
-        the same of each number, and ``user.amount.change``, by how much that of the event is above
-        the mean. Of classes ``label`` is whether it is the second one, and ``label=name`` whether
-        it is that of `add_class`.
+        Names of what `follow` writes, in their order; new ones are the last:
+
+        - ``user.count`` and ``user.since``, the number of events and the time since the last, NaN
+          of an unseen entity; ``user.log_count_1h``, the logarithm of 1 and the events in a span;
+        - ``user.amount.mean``, ``user.amount.spread``, the root of the variance, and both over each
+          span, ``user.amount.mean_1h``; ``user.amount.last``, the last one that was known; and
+          ``user.amount.zscore``, by how many spreads that of the event is above the mean, at most
+          1,000 either way;
+        - the same of the label, ``user.label.mean``, but the zscore. Of classes ``label`` is
+          whether it is the second one, and ``label=name`` whether it is that of `add_class`; these
+          have no spreads.
 
     Raises
     ------
@@ -230,7 +233,7 @@ class EntityTable:
             found += [f"{name}.mean{time}" for time in times]
             if source >= LABEL:
                 found += [f"{name}.spread{time}" for time in times]
-            found += [f"{name}.last", *([f"{name}.change"] if source >= 0 else [])]
+            found += [f"{name}.last", *([f"{name}.zscore"] if source >= 0 else [])]
         self._columns = tuple(f"{self.name}.{one}" for one in found)
 
     # Events

@@ -21,11 +21,11 @@ SPANS = [3600.0]
 COLUMNS = ["amount", "when", "user", "kind=a"]
 
 
-def stream(labels: str = "two", n: int = 300, seed: int = 0) -> tuple[Any, list[Any]]:
+def stream(labels: str = "two", n: int = 300, users: int = 12) -> tuple[Any, list[Any]]:
     """Amounts of users, of which each has its usual one; labels are by what is unusual for it."""
-    rng = np.random.default_rng(seed)
-    user = rng.integers(0, 12, n)
-    usual = rng.normal(size=12) * 10.0
+    rng = np.random.default_rng(0)
+    user = rng.integers(0, users, n)
+    usual = rng.normal(size=users) * 10.0
     unusual = rng.normal(size=n)
     X = np.column_stack([usual[user] + unusual, np.cumsum(rng.exponential(600.0, n)), user, user])
     X[:, 3] = rng.random(n) > 0.5
@@ -124,12 +124,28 @@ def test_classes_that_come_late_have_shares_from_then_on() -> None:
 
 
 def test_it_pays_where_users_differ() -> None:
-    X, y = stream("two", 1500)
+    X, y = stream(n=1500, users=60)
     one, alone = model(), made(MultiKernel)
     knows = one.predict_then_learn_many(X, y).predictions[500:]
     not_ = alone.predict_then_learn_many(X, y).predictions[500:]
     hits = [float(np.mean(said == np.array(y[500:]))) for said in (knows, not_)]
     assert hits[0] > hits[1] + 0.1
+
+
+def test_intervals_and_shares_are_those_of_the_learner_inside() -> None:
+    X, y = stream("numbers")
+    one = model("numbers")
+    one.predict_then_learn_many(X, y)
+    Z = one.tables[0].look(X[:, 2], X[:, 1], X[:, :1])
+    Z = np.column_stack([X[:, [0, 3]], Z])
+    inside = one.learner
+    np.testing.assert_array_equal(one.predict_interval_many(X), inside.predict_interval_many(Z))
+    np.testing.assert_array_equal(
+        one.predict_quantile_many(X, [0.3]), inside.predict_quantile_many(Z, [0.3])
+    )
+    assert one.shares(X[0]) == inside.shares(Z[0])
+    assert one.mixes_experts
+    assert one.innermost is inside
 
 
 def test_which_numbers_have_statistics() -> None:
@@ -304,6 +320,8 @@ def test_options_that_are_refused() -> None:
             one.learn_many(bad, y[: len(bad)])
     with pytest.raises(InvalidInput):
         one.predict_then_learn_many(X[:3], ["a", None, 0.5])
+    with pytest.raises(InvalidInput, match="only a MultiKernel"):
+        model("numbers", OnlineNystrom).predict_interval_many(X)
     with pytest.raises(InvalidInput):
         one.learn_many(X[:2], ["a", None])
     assert_same(one, EntityMemory.from_state(before))

@@ -263,7 +263,7 @@ def test_columns_that_come_later() -> None:
 
 def test_names() -> None:
     names = table(numbers=("amount",)).columns
-    for name in ("count", "since", "log_count_1h", "label.mean_1m", "amount.change"):
+    for name in ("count", "since", "log_count_1h", "label.mean_1m", "amount.zscore"):
         assert f"user.{name}" in names
     assert [span_name(s) for s in (2592000.0, 7200.0, 61.0)] == ["30d", "2h", "61s"]
     assert entity_number("é\udcff") != entity_number("ada") == float(int(entity_number("ada")))

@@ -50,8 +50,16 @@ def written(
         means.append(found[0])
         spreads.append(math.sqrt(found[1]))
         prior = found if span is None else prior
-    change = [] if x is None else [x - means[0]]
-    return [*means, *(spreads if spread else []), last, *change]
+    score = [] if x is None else [zscore(x - means[0], spreads[0])]
+    return [*means, *(spreads if spread else []), last, *score]
+
+
+def zscore(apart: float, spread: float) -> float:
+    """How many spreads a number is apart, from -1,000 to 1,000."""
+    if apart == 0.0 or math.isnan(apart) or math.isnan(spread):
+        return apart
+    score = apart / spread if spread else math.copysign(math.inf, apart)
+    return max(-1000.0, min(1000.0, score))
 
 
 class Statistic:

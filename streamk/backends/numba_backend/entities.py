@@ -27,6 +27,7 @@ from streamk.backends import (
     LARGEST,
     LIMIT,
     MOST_EVENTS,
+    MOST_SCORE,
     NEWEST,
     OLDEST,
     SPREAD_EVENTS,
@@ -210,7 +211,10 @@ def _write(
         decays = own if source >= 0 else labels
         done += _write_statistic(row, at, decays, rows, population[j], kind, out[done:])
         if source >= 0:
-            out[done] = _bounded(X[i, source] - out[done - 2 * len(own) - 1])
+            apart = X[i, source] - out[done - 2 * len(own) - 1]
+            if apart != 0.0:
+                apart = min(max(apart / out[done - len(own) - 1], -MOST_SCORE), MOST_SCORE)
+            out[done] = apart
             done += 1
         at += 3 * len(own) + 1
 
