@@ -142,7 +142,7 @@ class EntityMemory(Wrapper):
         self._columns = columns
         self._is_aside = False
         self._seen: dict[int, Floats] = {}
-        """What held events were seen with, by their numbers."""
+        """Columns of the tables that held events were seen with, by their numbers."""
         self._numbers = Classes(self.learner.classes)
         self._locate()
 

@@ -1,4 +1,4 @@
-"""What events leave behind for later ones: statistics of their entities."""
+"""Statistics that events leave behind, of their entities, for later ones."""
 
 from streamk.memory.entities import EntityTable, entity_number
 
