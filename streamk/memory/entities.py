@@ -197,9 +197,7 @@ class EntityTable:
     @property
     def numbers(self) -> tuple[str, ...]:
         """Names of the numbers of events, in their order."""
-        return tuple(
-            name for name, one in zip(self._names, self._sources.tolist(), strict=True) if one >= 0
-        )
+        return self._numbers
 
     @property
     def n_classes(self) -> int:
@@ -227,6 +225,8 @@ class EntityTable:
         return self._columns
 
     def _name_columns(self) -> None:
+        pairs = zip(self._names, self._sources.tolist(), strict=True)
+        self._numbers = tuple(name for name, source in pairs if source >= 0)
         times = ["", *(f"_{span_name(span)}" for span in self.spans)]
         found = ["count", "since", *(f"log_count{time}" for time in times[1:])]
         for name, source in zip(self._names, self._sources.tolist(), strict=True):
@@ -392,11 +392,11 @@ class EntityTable:
         table = self._rows, self._index, self._links, self._ends
         return bool(loops.entities.forget(float(key), *table))
 
-    def _in_order(self) -> Floats:
-        """Return the rows, the coldest first."""
+    def _in_order(self) -> NDArray[np.int64]:
+        """Return the places of the rows, the coldest first."""
         places = np.empty(len(self), np.int64)
         loops.entities.order(self._links, self._ends, places)
-        return self._rows[places]
+        return places
 
     def _lay(self, rows: Floats) -> None:
         """Have such rows, from the coldest on."""
@@ -412,13 +412,13 @@ class EntityTable:
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        rows, head = self._in_order(), self._head
+        places, head, rows = self._in_order(), self._head, self._rows
         statistics = rows[:, head:].reshape(len(rows), len(self._names), self._block)
-        arrays = {"keys": rows[:, KEY], "counts": rows[:, COUNT]}
-        arrays |= {"times": rows[:, TIME : LABEL_TIME + 1], "recent": rows[:, HEAD:head]}
+        arrays = {"keys": rows[places, KEY], "counts": rows[places, COUNT]}
+        arrays |= {"times": rows[places, TIME : LABEL_TIME + 1], "recent": rows[places, HEAD:head]}
         parts = np.split(statistics, np.arange(1, 4) * (len(self.spans) + 1), axis=2)
-        arrays |= dict(zip(("weights", "means", "variances", "last"), parts, strict=True))
-        arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        names = "weights", "means", "variances", "last"
+        arrays |= {name: part[places] for name, part in zip(names, parts, strict=True)}
         header: dict[str, Any] = {
             "type": self.TYPE,
             "name": self.name,
@@ -495,11 +495,11 @@ class EntityTable:
         for one, two in ((self, other), (other, self)):
             one._follow_names(two)
         places = [other._names.index(name) for name in self._names]
-        rows = other._in_order()
+        rows = other._rows[other._in_order()]
         statistics = rows[:, self._head :].reshape(len(rows), len(places), self._block)[:, places]
         wide = len(places) * self._block
         rows = np.column_stack([rows[:, : self._head], statistics.reshape(len(rows), wide)])
-        self._lay(_joined(self._in_order(), rows))
+        self._lay(_joined(self._rows[self._in_order()], rows))
         moments = other._population[places]
         more = moments[:, 0] > self._population[:, 0]
         self._population[more] = moments[more]
