@@ -20,6 +20,7 @@ from streamk.learners import (
     Constant,
     DoublyStochastic,
     EigenPro,
+    EntityMemory,
     FeatureMachine,
     InverseTime,
     Ladder,
@@ -232,6 +233,30 @@ def _of_experts(labels: str, *which: str, **options: Any) -> Variant:
     )
 
 
+@dataclass(frozen=True)
+class OfEntities(Variant):
+    """A learner around another one, with few entities and times that go on, of known labels.
+
+    An event whose label comes late would be another one, as it is learned with what is known then.
+    """
+
+    def stream(self, n: int = 240, seed: int = 0) -> Stream:
+        events = stream(self.labels, n, seed)
+        X, rng = events.X, np.random.default_rng(seed)
+        X[:, 1] = np.cumsum(rng.exponential(900.0, n))
+        X[:, 2] = np.round(2.0 * X[:, 2])
+        X[rng.random(X.shape) < 0.03] = np.nan
+        return Stream(X, events.y, list(events.y))
+
+
+def _of_entities(kind: type, labels: str, **options: Any) -> OfEntities:
+    def make(*, task: str, **more: Any) -> EntityMemory:
+        options_of = {"entities": [2], "time": 1, **options}
+        return EntityMemory(scaled(kind, task, **more), **options_of)
+
+    return OfEntities(make, labels)
+
+
 VARIANTS: dict[str, Variant] = {
     "many kernels, two": of(MultiKernel),
     "many kernels, five": of(MultiKernel, "five"),
@@ -311,6 +336,10 @@ VARIANTS: dict[str, Variant] = {
     "normal equations, numbers": of(EigenPro, "numbers", solver="direct"),
     "projected steps": of(EigenPro, "five", solver="eigenpro"),
     "projected steps, numbers": of(EigenPro, "numbers", solver="eigenpro"),
+    "entities, two": _of_entities(MultiKernel, "two"),
+    "entities, five": _of_entities(MultiKernel, "five", max_entities=5),
+    "entities, numbers": _of_entities(MultiKernel, "numbers", time=None, entities=[2, "card"]),
+    "entities, one kernel": _of_entities(OnlineNystrom, "five", spans=[3600.0], numbers=[0]),
     "a metric": of(FeatureMachine, "five", kernel=None),
     "a metric, numbers": of(FeatureMachine, "numbers", kernel=None),
     **{

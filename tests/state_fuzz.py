@@ -45,6 +45,7 @@ from streamk.learners import (
     Constant,
     DoublyStochastic,
     EigenPro,
+    EntityMemory,
     FeatureMachine,
     Ladder,
     MultiKernel,
@@ -114,6 +115,12 @@ def _contest(_: str) -> Any:
     contest = Contest(models, promote_after=50)
     contest.promote("good")
     return contest
+
+
+def _entities(labels: str) -> Any:
+    """Return a learner around another one, whose third column has entities."""
+    inside = scaled(DoublyStochastic, _task(labels), max_features=64, **_STEPS)
+    return EntityMemory(inside, entities=[2], time=1, spans=[60.0], max_entities=50)
 
 
 def _external(labels: str) -> Any:
@@ -196,6 +203,8 @@ LEARNERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "feature-machine numbers": ("numbers", _of(FeatureMachine, kernel=None, swap_delay=40)),
     "feature-machine leaves": ("two", _of(FeatureMachine, **_LEAVES)),
     "feature-machine leaves of numbers": ("numbers", _of(FeatureMachine, **_LEAVES)),
+    "entities": ("three", _entities),
+    "entities of numbers": ("numbers", _entities),
     "sharded": ("two", _sharded),
     "contest": ("two", _contest),
     "multi-kernel new": ("two", _of(MultiKernel)),
@@ -425,7 +434,7 @@ def _look(model: Any, X: np.ndarray[Any, Any]) -> None:
     model.predict_one(X[0])
     if P is not None:
         model.predict_proba_one(X[0])
-    elif hasattr(model, "predict_interval_many"):
+    elif model.mixes_experts:
         assert np.isfinite(model.predict_interval_many(X)).all(), "intervals are not finite"
 
 

@@ -221,6 +221,27 @@ SAMPLED = 1e30
 """Larger values are sampled, and ranked, as this: products of differences of such are finite."""
 
 
+# Rows of entities, see `numba_backend.entities`.
+KEY, COUNT, TIME, LABEL_TIME = 0, 1, 2, 3
+HEAD = 4
+"""Numbers of a row before the decayed numbers of events, one for each span."""
+USED, OLDEST, NEWEST, EVICTED, LIMIT = 0, 1, 2, 3, 4
+"""Rows in use; those seen longest ago and last, -1 for none; entities that made room for others;
+and the number of rows that there may be."""
+MOMENTS = 6
+"""Of all values of a statistic: number, mean, variance; of those whose entity had some before: mean
+square apart from it, and number; and the sum of the squares of the entities' numbers."""
+LABEL = -1
+"""The source of the label's statistic. That of the share of class c is ``LABEL - 1 - c``, and
+that of a number its place."""
+MOST_EVENTS = 1000.0
+"""Events of the population, at most, that weigh as much as those of an entity."""
+SPREAD_EVENTS = 2.0
+"""The same for its variance within entities."""
+MOST_SCORE = 1000.0
+"""Spreads from its entity's mean from which on a number counts as this far from it."""
+
+
 # Columns of events, and functions of many kernels, as the compiled loops take them.
 
 

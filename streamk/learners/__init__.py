@@ -9,6 +9,7 @@ from streamk.learners.meka.streaming import StreamingMeka
 from streamk.learners.multi_kernel.multi_kernel import MultiKernel
 from streamk.learners.nystrom import OnlineNystrom
 from streamk.learners.registry import MODELS, create, from_state
+from streamk.learners.remembering import EntityMemory
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import Scaled
 
@@ -18,6 +19,7 @@ __all__ = [
     "Constant",
     "DoublyStochastic",
     "EigenPro",
+    "EntityMemory",
     "FeatureMachine",
     "InverseTime",
     "Ladder",

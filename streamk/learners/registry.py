@@ -22,6 +22,7 @@ from streamk.learners.meka.streaming import StreamingMeka
 from streamk.learners.multi_kernel.multi_kernel import MultiKernel
 from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL
 from streamk.learners.nystrom import OnlineNystrom
+from streamk.learners.remembering import EntityMemory
 from streamk.learners.rfm.feature_machine import FeatureMachine
 from streamk.learners.scaled import TYPES, Scaled
 from streamk.losses import Loss
@@ -31,7 +32,7 @@ from streamk.state import State
 
 LEARNERS: dict[str, Any] = {MultiKernel.TYPE: MultiKernel, **TYPES}
 """Those that have options of their own."""
-KINDS: dict[str, Any] = {**LEARNERS, Scaled.TYPE: Scaled}
+KINDS: dict[str, Any] = {**LEARNERS, Scaled.TYPE: Scaled, EntityMemory.TYPE: EntityMemory}
 
 
 def check_kind(learner: Any, sentence: str) -> None:

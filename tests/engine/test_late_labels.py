@@ -24,7 +24,7 @@ from streamk.errors import EngineError, InvalidInput
 from streamk.late import LateLabels
 from streamk.late.held import HeldEvents, check_held
 from streamk.late.join import Join, Learn, Predict
-from streamk.learners import MultiKernel, create
+from streamk.learners import EntityMemory, MultiKernel, create
 
 FOREVER = float("inf")
 
@@ -271,6 +271,33 @@ def test_many_kernels_learn_by_what_they_said_at_the_time(kind: str) -> None:
     assert same_model(report.model, model)
     assert same_model(report.model, plain)
     assert report.fates.joined == report.counts.learned == 400
+
+
+def test_what_entities_did_is_learned_as_it_was_when_they_were_predicted() -> None:
+    """As one at a time; the events before the first label are unknown to the model."""
+    events, labels = stream(400, delay=200, kind="two")
+    events = [(time, {**x, "who": time // 10 % 7}) for time, x in events]
+
+    def remembering() -> EntityMemory:
+        return EntityMemory(pool_alone(seed=1), entities=["who"], numbers=["a"])
+
+    report, _ = run({"0": events}, {"0": labels}, remembering())
+    model, known = remembering(), set[int]()
+    held: dict[int, Any] = {}
+    for one in in_order({"labels/0": labels, "stream/0": events}):
+        number = int(one.value["id"])
+        if one.partition.startswith("stream/"):
+            held[number] = x = np.array([[one.value[name] for name in ("a", "b", "who")]])
+            if model.columns is not None:
+                model.predict_held_many(x, [number])
+                known.add(number)
+            continue
+        if model.columns is None:
+            model.add_columns(("a", "b", "who"))
+        model.learn_held_many(held[number], [one.value["y"]], [number])
+    assert same_model(report.model, model)
+    assert sum(model.tables[0].row(who)["count"] for who in range(7)) == len(known) > 350
+    assert len(model.held_predictions()["entities_of"]) == 0
 
 
 @pytest.mark.parametrize("shards", [False, True])

@@ -308,7 +308,7 @@ class Decider(Predictor):
         return labels
 
 
-def _inside(name: str) -> Any:
+def inside(name: str) -> Any:
     """Return a property that is that of the learner inside."""
     return property(attrgetter(f"learner.{name}"), doc=getattr(Learner, name).__doc__)
 
@@ -318,13 +318,13 @@ class Wrapper(OneAtATime, Predictor):
 
     learner: Any
 
-    innermost = _inside("innermost")
-    is_classifier = _inside("is_classifier")
-    columns = _inside("columns")
-    classes = _inside("classes")
-    max_classes = _inside("max_classes")
-    n_events = _inside("n_events")
-    n_features = _inside("n_features")
+    innermost = inside("innermost")
+    is_classifier = inside("is_classifier")
+    columns = inside("columns")
+    classes = inside("classes")
+    max_classes = inside("max_classes")
+    n_events = inside("n_events")
+    n_features = inside("n_features")
 
     def check_labels(self, y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[Any]:
         """Return the labels of n events as the learner inside does, or raise InvalidInput."""
@@ -339,7 +339,7 @@ class OwnClasses(Wrapper):
 
     _classes: list[Label]
 
-    takes_missing = _inside("takes_missing")
+    takes_missing = inside("takes_missing")
 
     @property
     def classes(self) -> tuple[Label, ...]:
