@@ -353,7 +353,7 @@ ONE = "doubly-stochastic"
         (
             MODEL,
             "colour=1",
-            "there are loss, delta, q, class_weight, effort, max_classes, pending_bytes,",
+            "there are loss, delta, q, class_weight, effort, max_classes, memory, pending_bytes,",
         ),
     ],
 )

@@ -158,7 +158,9 @@ class MultiKernel(OneAtATime, Decider):
             self._targets = ClassTargets(self._classes, label_scale)
         self._mixture = ExpertMixture(
             ExternalExperts(
-                external_experts, is_classifier=self.is_classifier, memory=self._new_memory()
+                external_experts,
+                is_classifier=self.is_classifier,
+                memory=self._new_memory(alone=not external_experts),
             ),
             is_classifier=self.is_classifier,
             pending_bytes=pending_bytes,
@@ -171,8 +173,11 @@ class MultiKernel(OneAtATime, Decider):
         if columns is not None:
             self.add_columns(columns)
 
-    def _new_memory(self) -> LabelExpert | None:
-        """Return the expert of labels, or None where there is none."""
+    def _new_memory(self, *, alone: bool) -> LabelExpert | None:
+        """Return the expert of labels, or None where there is none.
+
+        Inside it is a feature machine, unless the pool here is alone.
+        """
         if self.is_classifier and self.memory:
             raise InvalidInput("memory=True: labels are remembered of numbers alone; leave it out")
         if self.is_classifier or self.memory is False:
@@ -180,7 +185,7 @@ class MultiKernel(OneAtATime, Decider):
         inside = type(self)(
             task="regression",
             memory=False,
-            external_experts=None if self._has_default_experts else (),
+            external_experts=() if alone else None,
             **{name: getattr(self, name) for name in self.OPTIONS if name in _OF_MEMORY},
         )
         return LabelExpert(inside)

@@ -119,7 +119,7 @@ OPTIONS: dict[str, Option] = {
     "max_classes": MAX_CLASSES,
     "memory": Flag(
         optional=True,
-        about="of numbers: the labels known so far as columns of one more expert (True)",
+        about="of numbers: known labels as columns of an expert (True)",
         doc="Whether there is an expert of numbers that sees the labels known so far "
         "(`streamk.memory.labels`) beside the columns; it rests where the mixture is as good "
         "without it.",
