@@ -9,6 +9,10 @@
   those that have one, up to 1,024. So what is rare has none, and columns come in some 50 blocks.
 - The events of each other word are counted. Where more than 4,096 words wait, each is taken to have
   had an event less, and those that had one are forgotten.
+
+Pairs of neighbours, weights by rarity, counts in the place of 1, and columns that other words share
+by a hash were measured on messages, reviews, mails and a table with comments: with 1,024 columns
+none of them gains more than a quarter of a percent, over all four, on words that are not rare.
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from engine_kit import attached, learner, same_model
 from reference import encoding as naive
 
 from connectors.errors import BadRecord
-from connectors.memory import MemorySource
+from connectors.memory import MemorySink, MemorySource
 from connectors.registry import open_source
 from streamk.adapters.batches import as_frame
 from streamk.adapters.river import KernelClassifier
@@ -30,6 +31,7 @@ from streamk.encoding.words import MOST_WORDS, TRIAL, words_of
 from streamk.engine import Engine, Stream
 from streamk.errors import InvalidInput
 from streamk.export.fields import fields_of
+from streamk.late import LateLabels
 from streamk.learners import create
 from streamk.learners.explaining import Fields, reasons_of
 
@@ -313,3 +315,32 @@ def test_the_engine_takes_fields_of_words_by_name() -> None:
     for wrong in ({"ignore": ("c",)}, {"label": "c"}, {"label": None, "schema": Schema()}):
         with pytest.raises(InvalidInput, match="text="):
             Stream(**{"label": "y", "text": ("c",), **wrong})
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("late", [False, True])
+def test_a_job_that_is_stopped_goes_on_as_if_it_was_not(late: bool, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    events = [event | {"id": str(i)} for i, event in enumerate(comments(1, 240))]
+    labels = [{"id": str(i), "y": rng.random() < 0.5} for i in range(len(events))]
+
+    def run(most: int, sink: MemorySink, place: Path | None) -> Any:
+        source, more = MemorySource(events), dict[str, Any]()
+        if late:
+            times = [i + 5 for i in range(len(events))]
+            more["labels"] = LateLabels(MemorySource(labels, timestamps=times), key="id")
+        else:
+            source = MemorySource([a | b for a, b in zip(events, labels, strict=True)])
+        options = {"label": "y", "ignore": ("id",), "max_events": most, "sink": sink, **more}
+        return attached(source, learner(), checkpoint=place, **options).run()
+
+    most = 2 * len(events) if late else len(events)
+    expected, found = MemorySink(), MemorySink()
+    whole = run(most, expected, None)
+    assert whole.schema.kinds["comment"] == "words"
+    assert sum(str(column).startswith("comment:") for column in whole.schema.columns) == 12
+    for stop in (7, 20, 33, 90, 150, most):
+        report = run(stop, found, tmp_path)
+    assert found.outputs == expected.outputs
+    assert report.schema == whole.schema
+    assert same_model(report.model, whole.model)
