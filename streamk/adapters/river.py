@@ -3,8 +3,9 @@
 Events are dicts whose keys name columns: strings, whole numbers from 0, or tuples of such. A number
 or a boolean is its column's value, a string `s` under the name `c` is the column "c=s" with value
 1, and None or NaN is missing. The first 256 strings of a column have a column each; any further one
-shares one of 64 columns, "c=#0" to "c=#63", with others of its hash. Columns may come and go: a
-column is 0 in events that lack it, and one that no learned event had is passed over in predicting.
+shares one of 64 columns, "c=#0" to "c=#63", with others of its hash. Where strings hardly repeat
+and hold several words, a word is the column "c:word". Columns may come and go: a column is 0 in
+events that lack it, and one that no learned event had is passed over in predicting.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class Model:
         return carried(self.left, kinds, weights)
 
     def _read(self, x: Mapping[Hashable, Any]) -> Event:
-        found = read_fields(x, self._table.read, self._table.schema.ignore)
+        found = read_fields(x, self._table.read, self._table.ignore)
         if not self._has_spans and np.timedelta64 in map(type, x.values()):
             self._has_spans = True
             self._lay_out()
@@ -206,12 +206,12 @@ class Model:
     def _append_columns(self, event: Event, label: Any) -> None:
         """Append the columns of an event that are new, unless its label is to be refused."""
         learner, known = self.learner, len(self._table)
-        if not event.new and learner.columns is not None:
+        if not event.changes and learner.columns is not None:
             return
         learner.check_labels([label], 1)
-        self._table.admit(event)
-        learner.add_columns(list(self._table.places)[known:])
-        self._lay_out()
+        if self._table.admit(event) or learner.columns is None:
+            learner.add_columns(list(self._table.places)[known:])
+            self._lay_out()
 
 
 # Weights of events: how often each is learned

@@ -115,6 +115,7 @@ def _parser() -> Parser:
     add("--to SINK", "address that the predictions go to")
     add_details(add)
     add("--ignore NAME...", "a field to leave out; may be repeated")
+    add("--text NAME...", "a field whose texts are bags of words; may be repeated")
     add(
         "--schema WHICH",
         "open (fields that come later become columns, the default), strict (an event with"
@@ -201,7 +202,8 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     job = Making(options, name, own, first, partial(_described, made=made), stack)
     for part in parts():
         model = part.model(model, job)
-    engine_options = {**options, "schema": schema, "ignore": tuple(options.get("ignore", ()))}
+    names = {name: tuple(options.get(name, ())) for name in ("ignore", "text")}
+    engine_options = {**options, "schema": schema, **names}
     display(options, engine_options, stack)
     for part in parts():
         part.connect(job, engine_options)

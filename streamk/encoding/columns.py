@@ -10,6 +10,8 @@ through the adapters. `streamk.encoding.values` says what a value is.
   float64 would lose digits. The first 256 texts of a field have a column each; any further one, and
   one of more than 256 bytes, goes to one of the 64 columns "c=#0" to "c=#63" by its hash. So a
   field takes 328 columns at most.
+- Texts that hardly repeat and hold several words are bags of words: a word of field `c` is column
+  "c:word" with value 1, if it is not rare. `streamk.encoding.words` says which fields and words.
 - A field that has begun with a text is a field of texts: what reads as a number or a time there,
   or is one, is a text too. Unless it was a mark such as "?": where eight texts read so, and eight
   times as many as do not, numbers are numbers from then on.
@@ -50,9 +52,12 @@ from streamk.encoding.values import (
     sort_key,
     text_of,
 )
+from streamk.encoding.words import Words, words_of
 from streamk.features.columns import OWN, SHARED, column_key, is_shared
 
 Numbers = NDArray[np.float64]
+_MARKS = frozenset("=@:")
+"""Characters behind a field's name in that of a column."""
 
 
 class TextColumns(dict[Any, int]):
@@ -111,7 +116,11 @@ class Event:
     texts, numbers, times, missing : list of field
         Fields that hold a text, a number, a time, nothing.
     new : dict of column to field
-        Those of `cells` that are not in the table.
+        Those of `cells` that are not in the table, and words that get a column with this event.
+    words : dict of field to list of str
+        The words of fields of words.
+    tried : dict of field to str
+        Texts of fields that may become ones of words.
     """
 
     cells: dict[Name, float] = field(default_factory=dict)
@@ -120,6 +129,13 @@ class Event:
     times: list[Name] = field(default_factory=list)
     missing: list[Name] = field(default_factory=list)
     new: dict[Name, Name] = field(default_factory=dict)
+    words: dict[Name, list[str]] = field(default_factory=dict)
+    tried: dict[Name, str] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> bool:
+        """True if a table is another one when it has admitted this event."""
+        return bool(self.new or self.words or self.tried)
 
 
 class ColumnTable:
@@ -150,13 +166,25 @@ class ColumnTable:
         """The columns of the texts of each field that has had one."""
         self.times: dict[Name, dict[str, int]] = {}
         """The places of the parts of `Moment`, of each field that has had one."""
+        self.words: dict[Name, Words] = {}
+        """The words of each field of words."""
+        self.trials: dict[Name, Words] = {}
+        """Those of fields of texts that may become ones of words."""
+        self.ignore = schema.ignore
         self.kinds: dict[Name, Kind] = dict(schema.kinds)
         self._owners: dict[Name, Name] = {}
         """The field of each column."""
         self._blank = np.nan if schema.absent == "missing" else 0.0
         for name, kind in self.kinds.items():
+            tally = schema.words.get(name)
             if kind == "text":
                 self.texts[name] = TextColumns()
+                if tally is not None:
+                    self.trials[name] = Words(tally)
+            elif kind == "words":
+                self.words[name] = Words(tally)
+        self._counted = False
+        """The words of some field are others than those in the schema."""
         for column in schema.columns:
             self._append(column, schema.owner(column))
 
@@ -167,8 +195,12 @@ class ColumnTable:
     def schema(self) -> Schema:
         """The schema with every column met so far."""
         known = len(self._schema.columns)
-        if known < len(self.places) or len(self.kinds) > len(self._schema.kinds):
+        if known < len(self.places) or self.kinds != self._schema.kinds:
             self._schema = self._schema.extended(list(self.places)[known:], self.kinds)
+        if self._counted:
+            counted = {**self.trials, **self.words}
+            tallies = {name: words.tally for name, words in counted.items()}
+            self._schema, self._counted = self._schema.counting(tallies), False
         return self._schema
 
     def read(self, fields: Mapping[Name, Any]) -> Event:
@@ -182,31 +214,62 @@ class ColumnTable:
         event = Event()
         for name, cell in fields.items():
             self._take(event, name, cell)
+        for name, words in event.words.items():  # when it is known for how many there is room
+            self._take_words(event, name, words)
         return event
 
-    def admit(self, event: Event) -> bool:
+    def admit(self, event: Event, *, learned: bool = True) -> bool:
         """Append the columns of an event that are new; return whether there were any.
+
+        One that is not `learned` is only refused, if it is to be, and changes nothing.
 
         Raises
         ------
         Rejected
             If the schema is strict, or would become too large.
         """
-        if not event.new or self._schema.mode == "fixed":
+        if not event.changes or self._schema.mode == "fixed":
             return False
-        column = min(event.new, key=sort_key)
+        if event.new:
+            self._check(event.new)
+        if not learned:
+            return False
+        for column in sorted(event.new, key=sort_key):
+            self._append(column, event.new[column])
+        for name, words in event.words.items():
+            self.words[name].note(words)
+        for name, text in event.tried.items():
+            self._try(name, text, is_new=f"{name}={text}" in event.new or is_long(text))
+        self._counted = self._counted or bool(event.words or event.tried)
+        return bool(event.new)
+
+    def _check(self, new: Mapping[Name, Name]) -> None:
+        """Raise `Rejected` where a strict schema, or one that is large, has no room for columns."""
+        column = min(new, key=sort_key)
         schema = self._schema
-        if schema.mode == "strict" and self.places:
+        others = [one for one, owner in new.items() if owner not in self.words]
+        if schema.mode == "strict" and self.places and others:
+            column = min(others, key=sort_key)
             raise Rejected("unknown column", f"{column!r} is not in the schema", column)
         most = schema.max_columns
-        if len(self.places) + len(event.new) > most:
+        if len(self.places) + len(new) > most:
             raise Rejected(
                 "too many columns", f"{column!r} would go past max_columns={most}", column
             )
-        self._check_owners(event.new)
-        for column in sorted(event.new, key=sort_key):
-            self._append(column, event.new[column])
-        return True
+        self._check_owners(new)
+
+    def _try(self, name: Name, text: str, *, is_new: bool) -> None:
+        """Count a text of a field that may become one of words, and decide if it is time."""
+        if name in self.numbers or name in self.times:
+            self.trials.pop(name, None)
+            return
+        trial = self.trials.setdefault(name, Words())
+        kind = trial.judge(text, is_new=is_new)
+        if kind is None:
+            return
+        del self.trials[name]
+        if kind == "words":
+            self.words[name], self.kinds[name] = trial, kind
 
     def _check_owners(self, new: Mapping[Name, Name]) -> None:
         """Raise `Rejected` where the name of a column would be that of another field's, too.
@@ -215,7 +278,7 @@ class ColumnTable:
         """
         coming = {owner for owner in new.values() if owner not in self.kinds}
         # A field without these marks in its name takes no column of another one.
-        odd = any(isinstance(field, str) and ("=" in field or "@" in field) for field in coming)
+        odd = any(isinstance(field, str) and not _MARKS.isdisjoint(field) for field in coming)
         fields = self.kinds.keys() | coming
         for column, owner in ({**self._owners, **new} if odd else new).items():
             other = owner_of(column, fields)
@@ -229,8 +292,8 @@ class ColumnTable:
         row = np.full(len(self.places), self._blank)
         for held in (event.numbers, event.texts, event.times):
             for name in held:
-                if self._blank and name in self.texts:
-                    row[self.texts[name].places] = 0.0
+                if self._blank:
+                    row[self.text_places(name)] = 0.0
                 if name in self.numbers and held is not event.numbers:
                     row[self.numbers[name]] = np.nan
                 if name in self.times and held is not event.times:
@@ -245,9 +308,14 @@ class ColumnTable:
 
     def places_of(self, name: Name) -> list[int]:
         """Return the places of all columns of a field."""
-        texts = self.texts[name].places if name in self.texts else ()
         number = (self.numbers[name],) if name in self.numbers else ()
-        return [*texts, *number, *self.times.get(name, {}).values()]
+        return [*self.text_places(name), *number, *self.times.get(name, {}).values()]
+
+    def text_places(self, name: Name) -> list[int]:
+        """Return the places of the columns of a field's texts, and of their words."""
+        texts = self.texts[name].places if name in self.texts else ()
+        words = self.words[name].places.values() if name in self.words else ()
+        return [*texts, *words]
 
     def _append(self, column: Name, owner: Name) -> None:
         place = self.places[column] = len(self.places)
@@ -260,6 +328,12 @@ class ColumnTable:
         if mark == "=":
             self.texts.setdefault(owner, TextColumns()).add(rest, place)
             self.kinds.setdefault(owner, "text")
+            return
+        if mark == ":":
+            if owner not in self.words:  # of a model that was merged, or of kinds without it
+                self.words[owner] = self.trials.pop(owner) if owner in self.trials else Words()
+                self.kinds[owner] = "words"
+            self.words[owner].add(rest, place)
             return
         self.times.setdefault(owner, {})[rest] = place
         self.kinds.setdefault(owner, "time")
@@ -275,10 +349,14 @@ class ColumnTable:
         if value is None:
             event.missing.append(name)
             return
+        if name in self.words and (text := _joined(value, name)) is not None:
+            event.texts.append(name)
+            event.words[name] = words_of(text)
+            return
         if self.is_of_texts(name):
             text = text_of(value)
             if text is not None:
-                self._take_texts(event, name, [text])
+                self._take_text(event, name, text)
                 return
         number = self._number(name, value)
         if number is None:
@@ -318,11 +396,11 @@ class ColumnTable:
                 ):
                     self._put(event, column, name, number)
         elif isinstance(value, str):
-            self._take_texts(event, name, [value])
+            self._take_text(event, name, value)
         elif isinstance(value, list | tuple | set | frozenset):
             self._take_items(event, name, value)
         elif isinstance(value, int) and (text := text_of(value)) is not None:
-            self._take_texts(event, name, [text])
+            self._take_text(event, name, text)
         else:
             kinds = "a number, a boolean, a text, a time, a list or null"
             raise Rejected("wrong type", f"column {name!r} is {show(value)}, not {kinds}", name)
@@ -336,6 +414,23 @@ class ColumnTable:
             return
         words = [_word(item, name) for item in items if item is not None]
         self._take_texts(event, name, words if in_order else sorted(words))
+
+    def _take_text(self, event: Event, name: Name, text: str) -> None:
+        """Put the text of a field, which is no list, into an event."""
+        if name in self.trials or (name not in self.kinds and self._schema.mode == "open"):
+            event.tried[name] = text
+        self._take_texts(event, name, [text])
+
+    def _take_words(self, event: Event, name: Name, words: Sequence[str]) -> None:
+        """Put the words of a field that have a column, or get one now, into an event."""
+        known = self.words[name]
+        room = self._schema.max_columns - len(self.places) - len(event.new)
+        free = [word for word in known.coming(words) if f"{name}:{word}" not in self.places]
+        coming = dict.fromkeys(free[: max(0, room)])
+        for word in words:
+            if word in known.places or word in coming:
+                self._put(event, f"{name}:{word}", name, 1.0)
+        event.new.update(dict.fromkeys((f"{name}:{word}" for word in coming), name))
 
     def _take_texts(self, event: Event, name: Name, found: Iterable[str]) -> None:
         """Put the texts of a field, each as often as it is there, into an event."""
@@ -360,6 +455,14 @@ class ColumnTable:
             except UnicodeEncodeError:
                 raise Rejected("undecodable", f"{column!r} is no valid text", column) from None
             event.new[column] = owner
+
+
+def _joined(value: Any, name: Name) -> str | None:
+    """Return a value of a field of words as a text; None if it has none."""
+    if isinstance(value, list | tuple | set | frozenset):
+        words = [_word(item, name) for item in map(plain, value) if item is not None]
+        return " ".join(words if isinstance(value, list | tuple) else sorted(words))
+    return text_of(value)
 
 
 def _is_vector(items: Sequence[Any], known: bool) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence, Sized
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -50,6 +50,7 @@ from streamk.encoding.values import (
     parse_time,
     reader,
 )
+from streamk.encoding.words import TRIAL
 
 Floats = npt.NDArray[np.float64]
 
@@ -107,7 +108,7 @@ class NamedDecoder(Decoder):
         self._missing, self._strict = schema.absent == "missing", schema.mode == "strict"
         self._read = reader(encoding, fields, schema.label, delimiter, read_record)
         self._fast: Fast | None = None
-        self._made_of = (-1, -1, -1)
+        self._made_of: tuple[int, ...] = ()
         self._unknown: list[int] = []
         self._nulls: set[Name] = set()
         """Fields without a column that were null in records of the fast way."""
@@ -144,7 +145,8 @@ class NamedDecoder(Decoder):
                 growth.append((i, len(self.table)))
 
         start = 0
-        while start < len(values) and not self.table.places:  # nothing looks like anything yet
+        table = self.table  # nothing looks like anything yet, or texts may turn out to be words
+        while start < len(values) and (not table.places or (table.trials and start < TRIAL)):
             careful(start)
             start += 1
         known = len(self.table.kinds)
@@ -177,7 +179,8 @@ class NamedDecoder(Decoder):
     def _way(self, values: Sequence[Any], start: int) -> Fast:
         """Return the fast way, made anew where fields have come or gained a number or a text."""
         table = self.table
-        made_of = (len(table.numbers), len(table.texts), len(table.times))
+        kinds: tuple[Sized, ...] = table.numbers, table.texts, table.times, table.words
+        made_of = *map(len, kinds), len(table.trials)
         if self._fast is None or made_of != self._made_of:
             self._fast, self._made_of = self._made_for(values, start), made_of
         return self._fast
@@ -194,11 +197,13 @@ class NamedDecoder(Decoder):
         self._expected.note(first)
         label, ignored, table = self._label, self._ignore, self.table
         # A field of which there is no column yet goes the careful way, and one with numbers and
-        # times: where it is absent, no number can stand for that.
-        having: dict[Kind, Mapping[Name, Any]] = {
+        # times: where it is absent, no number can stand for that. So do words, and texts while it
+        # is not clear if they are words.
+        having: dict[Kind, Container[Name]] = {
             "number": table.numbers,
-            "text": table.texts,
+            "text": table.texts.keys() - table.trials.keys(),
             "time": table.times,
+            "words": (),
         }
         kinds = {
             name: kind
@@ -388,8 +393,8 @@ class NamedDecoder(Decoder):
         event = self.table.read(fields)
         # An event that is not learned brings no columns, unless none is ever learned.
         strict = self._strict and len(self.table) > 0
-        brings = label is not None or self._label is None or strict
-        return event, label, brings and self.table.admit(event)
+        learned = label is not None or self._label is None
+        return event, label, (learned or strict) and self.table.admit(event, learned=learned)
 
     # Both together.
 

@@ -1,12 +1,13 @@
 """The columns of an event's array and its label: chosen, or met along the stream.
 
 A number or a boolean in field `c` is column "c"; a text `s` is column "c=s" with value 1; a time is
-the columns "c@elapsed" to "c@year_cos" (`streamk.encoding.columns` has the rules). Nested objects
-flatten with dots.
+the columns "c@elapsed" to "c@year_cos"; the words of a text are "c:word" each, where these hardly
+repeat (`streamk.encoding.columns` has the rules). Nested objects flatten with dots.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +19,10 @@ import numpy.typing as npt
 
 from connectors.errors import BadRecord
 from streamk.encoding.values import Moment, Name
+from streamk.encoding.words import Tally, is_word
 from streamk.state import FORMAT
 
-Kind = Literal["number", "text", "time"]
+Kind = Literal["number", "text", "time", "words"]
 LabelType = Literal["bool", "int", "str", "float"]
 Mode = Literal["open", "strict", "fixed"]
 Absent = Literal["zero", "missing"]
@@ -50,9 +52,10 @@ class Schema:
     label_type : "bool", "int", "str" or "float", or None
         "float" is regression, the others are classes of that type alone. None with a label: any
         boolean, whole number or text is a class.
-    kinds : mapping of field to "number", "text" or "time"
-        What it has held first; left out, every column is a number. A field `c` owns the columns
-        "c", "c=..." and "c@elapsed" to "c@year_cos".
+    kinds : mapping of field to "number", "text", "time" or "words"
+        What it has held first, or "words" if its texts are bags of words; left out, every column is
+        a number. A field `c` owns the columns "c", "c=...", "c:..." and "c@elapsed" to
+        "c@year_cos".
     classes : tuple or None
         The only labels allowed; None allows any of the right type.
     mode : "open", "strict" or "fixed"
@@ -65,6 +68,8 @@ class Schema:
         Fields (nested ones with dots) that are not read at all.
     max_columns : int
         An event that would lead past this many columns is rejected.
+    words : mapping of field to Tally
+        Words that wait for a column, see `streamk.encoding.words`.
 
     Raises
     ------
@@ -86,6 +91,7 @@ class Schema:
     absent: Absent = "zero"
     ignore: tuple[Name, ...] = ()
     max_columns: int = MAX_COLUMNS
+    words: Mapping[Name, Tally] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.kinds:
@@ -125,8 +131,15 @@ class Schema:
         """The same schema with new trailing columns and new fields."""
         return replace(self, columns=(*self.columns, *columns), kinds={**self.kinds, **kinds})
 
+    def counting(self, words: Mapping[Name, Tally]) -> Schema:
+        """The same schema with other words that wait, made without looking at all columns again."""
+        made = copy.copy(self)
+        object.__setattr__(made, "words", words)
+        return made
+
     def to_json(self) -> dict[str, Any]:
         """A dict that JSON can hold and that `from_json` reads back as an equal schema."""
+        words = [[name, *tally] for name, tally in self.words.items()]
         return {
             "format": FORMAT,
             "columns": list(self.columns),
@@ -139,6 +152,7 @@ class Schema:
             "absent": self.absent,
             "ignore": list(self.ignore),
             "max_columns": self.max_columns,
+            **({"words": words} if words else {}),
         }
 
     @classmethod
@@ -159,6 +173,7 @@ class Schema:
                 absent=data["absent"],
                 ignore=tuple(data["ignore"]),
                 max_columns=data["max_columns"],
+                words={name: Tally.from_json(tally) for name, *tally in data.get("words", ())},
             )
         except (KeyError, TypeError, ValueError) as error:
             raise BadRecord(f"not a schema: {error!r}") from error
@@ -181,11 +196,14 @@ def _owners(column: str) -> Iterator[str]:
 
     >>> list(_owners("a=b=c")), list(_owners("a=b@elapsed"))
     (['a=b', 'a'], ['a=b', 'a'])
-    >>> list(_owners("=x"))  # of the field without a name
-    ['']
+    >>> list(_owners("=x")), list(_owners("a:b:c"))  # the first one of the field without a name
+    ([''], ['a:b'])
     """
     field, mark, part = column.rpartition("@")
     if part in Moment._fields and mark:
+        yield field
+    field, mark, part = column.rpartition(":")
+    if mark and is_word(part):
         yield field
     at = column.rfind("=")
     while at >= 0:

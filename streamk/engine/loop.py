@@ -334,6 +334,7 @@ def _config(
         "schema": columns if learn else "fixed",
         "absent": stream.absent,
         "ignore": list(stream.ignore),
+        "text": list(stream.text),
         "labels": None if labels is None else labels.to_json(),
         "encoding": source.encoding,
         "delimiter": source.delimiter,

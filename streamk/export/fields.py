@@ -32,7 +32,7 @@ def fields_of(schema: Schema, columns: Sequence[Column] | None, width: int) -> l
     """Return the fields of a schema, in the order of their first columns.
 
     Raises `InvalidInput` if the schema's columns are not the model's, of which there are `width`,
-    or one is made from times.
+    or one is made from times or words.
     """
     own = list(schema.columns)
     _check_same(own, range(width) if columns is None else columns, named=columns is not None)
@@ -47,6 +47,8 @@ def fields_of(schema: Schema, columns: Sequence[Column] | None, width: int) -> l
         mark, text = str(column)[len(mine.name)], str(column)[len(mine.name) + 1 :]
         if mark == "@":
             raise _refused(column, "is made from times")
+        if mark == ":":
+            raise _refused(column, "is made from words")
         if is_shared(text):
             mine.shared[int(text[1:])] = place
             continue

@@ -127,6 +127,7 @@ class LateTrainer(Trainer):
         found = self._decoder.schema
         columns = found.columns[: len(self.model.columns or ())]
         owners = {found.owner(column) for column in columns}
+        owners.update(name for name, kind in found.kinds.items() if kind == "words")
         kinds = {name: kind for name, kind in found.kinds.items() if name in owners}
         job = self._job_schema
         return replace(job, columns=columns, kinds=kinds, mode=found.mode)

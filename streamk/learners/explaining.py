@@ -3,7 +3,8 @@
 The effect of a field is the prediction, the probability of the predicted class or the number, less
 what it would be if the event said nothing of the field: none of its texts, and no number or time
 (occlusion, or feature ablation). NaN in the columns of hundreds of texts would be another thing:
-few events or none are so, and a model that has met none has nothing to say of one.
+few events or none are so, and a model that has met none has nothing to say of one. Of a field of
+words each word that the event has is told by itself, as "comment:refund".
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ TOLD = 5
 """Reasons that are told of a prediction."""
 _NUMBERS = 1 << 20
 """Of the events that are predicted at once: bounds the memory where columns are many."""
+_WORDS = 256
+"""Words of an event that are told by themselves; of one with more it is their field."""
 _LONGEST = 200
 """Characters of a value."""
 
@@ -46,7 +49,7 @@ class Fields:
     Attributes
     ----------
     nothing : float64 array of shape (d,)
-        An event that says nothing of any field: 0 in the columns of texts, else NaN.
+        An event that says nothing of any field: 0 in the columns of texts and words, else NaN.
 
     Examples
     --------
@@ -63,6 +66,8 @@ class Fields:
         self.columns: tuple[Name, ...] = ()
         self.nothing = np.zeros(0)
         self._places: dict[Name, list[int]] = {}
+        self._words: set[int] = set()
+        """The places of words."""
         self._vectors: dict[Name, list[Name]] = {}
         """Fields whose values may be vectors, with those that are made of their numbers."""
 
@@ -73,17 +78,22 @@ class Fields:
         # Made apart and then put in place, as other threads may explain meanwhile.
         known = len(self.columns) if columns[: len(self.columns)] == self.columns else 0
         places = {name: [*some] for name, some in self._places.items()} if known else {}
+        words = {*self._words} if known else set()
         nothing = np.append(self.nothing[:known], np.full(len(columns) - known, np.nan))
         for place in range(known, len(columns)):
             owner = _owner(schema, columns[place])
             places.setdefault(owner, []).append(place)
-            if str(columns[place]).startswith(f"{owner}="):
+            mark = str(columns[place])[len(str(owner)) :][:1]
+            if mark and mark in "=:":
                 nothing[place] = 0.0
+            if mark == ":":
+                words.add(place)
         vectors: dict[Name, list[Name]] = {}
         for name in places:
             if (vector := vector_of(name)) is not None:
                 vectors.setdefault(vector, []).append(name)
-        self._places, self._vectors, self.nothing = places, vectors, nothing
+        self._places, self._vectors, self._words = places, vectors, words
+        self.nothing = nothing
         self.columns = tuple(columns)
 
     def of(self, event: Event) -> Places:
@@ -92,6 +102,19 @@ class Fields:
         for vector, numbers in self._vectors.items():
             if event is not None and self._is_vector(vector, numbers, event):
                 found[vector] = sum(map(found.pop, numbers), found.get(vector, []))
+        return found
+
+    def apart(self, places: Places, x: NDArray[np.float64]) -> Places:
+        """Return fields of an event x (d,), and in the place of one of words the words it has."""
+        if not self._words:
+            return places
+        found: dict[Name, list[int]] = {}
+        for name, some in places.items():
+            words = [place for place in some if place in self._words and x[place] > 0.0]
+            if 0 < len(words) <= _WORDS:
+                found |= {self.columns[place]: [place] for place in words}
+            else:
+                found[name] = some
         return found
 
     def _is_vector(self, name: Name, numbers: Sequence[Name], event: Mapping[Name, Any]) -> bool:
@@ -111,6 +134,8 @@ class Fields:
 
         A text that was read as a number is one; a list is a text.
         """
+        if name not in self._places and self._words.issuperset(places):
+            return 1
         number = next((x[place] for place in places if self.columns[place] == name), np.nan)
         value = plain(number if event is None else event.get(name))
         if value is None or np.isnan(x[places]).all():
@@ -150,6 +175,7 @@ def reasons_of(
     wanted, by default all. Of each event at most so many are told.
     """
     places = [fields.of(event) for event in events] if places is None else places
+    places = [fields.apart(one, x) for one, x in zip(places, X, strict=True)]
     effects = attributions(learner, X, [list(one.values()) for one in places], fields.nothing)
     found = []
     for x, event, one, sizes in zip(X, events, places, effects, strict=True):

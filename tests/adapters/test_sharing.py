@@ -349,7 +349,7 @@ def test_partial_fits_of_threads_all_count(name: str) -> None:
 
     def frame(k: int, part: int) -> Any:
         rng = np.random.default_rng(10 * k + part)
-        return pd.DataFrame({"a": rng.normal(size=n), "t": [f"{k} {part} {i}" for i in range(n)]})
+        return pd.DataFrame({"a": rng.normal(size=n), "t": [f"{k}-{part}-{i}" for i in range(n)]})
 
     def teach(k: int) -> None:
         try:

@@ -119,7 +119,7 @@ def test_the_help_of_run_shows_twenty_flags_and_on_request_all(tmp_path: Path) -
 @pytest.mark.parametrize("module", [run, predict])
 def test_the_command_has_every_option_of_the_engine(module: Any) -> None:
     of_code = {"on_progress", "progress_interval", "observer", "buffer_events", "buffer_bytes"}
-    of_code |= {"label", "schema", "absent", "ignore", "start_from", "window"} & (
+    of_code |= {"label", "schema", "absent", "ignore", "text", "start_from", "window"} & (
         set() if module is run else FLAGS.keys()
     )
     assert FLAGS.keys() - {action.dest for action in module._parser()._actions} == of_code
@@ -909,3 +909,19 @@ def test_the_demo_ends_with_a_table_and_a_picture(tmp_path: Path) -> None:
     assert len(read_ndjson(made / "predictions.ndjson")) == 2310
     out, _ = streamk("inspect", "streamk-demo/state", cwd=tmp_path)
     assert "2,310 events" in out
+
+
+def test_texts_are_bags_of_words_where_they_are_said_to_be(tmp_path: Path) -> None:
+    said = ["please refund it", "thanks", "refund now", "well done thanks"]
+    events = [{"comment": said[i % 4], "clicked": i % 2 == 0} for i in range(200)]
+    (tmp_path / "events.ndjson").write_bytes(ndjson(events))
+    run = ("run", "file:events.ndjson", "--label", "clicked", "--text", "comment", "--explain")
+    streamk(*run, "--checkpoint", "state", "--to", "file:said.ndjson", cwd=tmp_path)
+    out, _ = streamk("inspect", "state", "--schema", cwd=tmp_path)
+    schema = json.loads(out)
+    assert schema["kinds"] == [["comment", "words"]]
+    assert {"comment:refund", "comment:thanks"} <= set(schema["columns"])
+    last = read_ndjson(tmp_path / "said.ndjson")[-1]
+    assert {one["column"] for one in last["reasons"]} >= {"comment:thanks", "comment:done"}
+    _, err = streamk(*run, "--ignore", "comment", cwd=tmp_path, status=2)
+    assert "text='comment' is ignored, too" in err

@@ -8,28 +8,87 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 OWN, SHARED = 256, 64
+TRIAL, REPEATED, SINGLE = 64, 8, 2
+WORDS, EVENTS, PART, WAITING = 1024, 3, 8, 4096
+
+
+class FreeText:
+    """The texts of a field that is one of words, or may become one."""
+
+    def __init__(self, *, is_words: bool = False) -> None:
+        self.is_words, self.is_over = is_words, is_words
+        self.texts: list[str] = []
+        self.own: set[str] = set()  # words that have columns
+        self.seen: dict[str, int] = {}  # events of the others
+
+    def take(self, text: str) -> set[str]:
+        """Return the words that get a column with a text."""
+        words, new = set(split(text)), set()
+        seen = self.seen | {w: min(self.seen.get(w, 0) + 1, EVENTS) for w in words - self.own}
+        if self.is_words and len(self.own) < WORDS:
+            ready = sorted(word for word, n in seen.items() if n == EVENTS)
+            if len(ready) >= max(1, min(len(self.own) // PART, WORDS - len(self.own))):
+                new = set(ready[: WORDS - len(self.own)])
+        self.own |= new
+        self.seen = {word: n for word, n in seen.items() if word not in self.own}
+        if len(self.seen) > WAITING:
+            less = {word: n if n == EVENTS else n - 1 for word, n in self.seen.items()}
+            self.seen = {word: n for word, n in less.items() if n}
+        if len(self.own) == WORDS:
+            self.seen = {}
+        return new
+
+    def judge(self, text: str) -> None:
+        """See if the field is one of words, now that it has had another text."""
+        if self.is_over:
+            return
+        self.take(text)
+        self.texts.append(text)
+        several = [text for text in self.texts if len(text.split()) > 1]
+        repeated = len(several) - len(set(several))
+        if repeated > REPEATED or len(self.texts) - 2 * len(several) > SINGLE:
+            self.is_over = True
+        elif len(several) == TRIAL:
+            self.is_over = self.is_words = True
+
+
+def split(text: str) -> list[str]:
+    """Return the words of a text: what stands between characters that are in none."""
+    text = unicodedata.normalize("NFC", text.lower())
+    parts = "".join(c if c.isalnum() or c == "_" else " " for c in text).split(" ")
+    return [word for word in parts if word and len(word.encode()) <= 256]
 
 
 def encode(
-    events: Iterable[Mapping[str, Any]], *, absent: float = 0.0
+    events: Iterable[Mapping[str, Any]], *, absent: float = 0.0, words: Iterable[str] = ()
 ) -> Iterator[tuple[list[str], list[float]]]:
     """Yield the columns after each event, and the event's numbers in them."""
     columns: list[tuple[str, str]] = []  # the field, and the column's name
     own: dict[str, set[str]] = {}
     begun: dict[str, str] = {}  # what a field has held first
     mixed: set[str] = set()  # fields that have held numbers or times
+    free = {name: FreeText(is_words=True) for name in words}
     for event in events:
         values: dict[str, float] = {}
         texts: set[str] = set()
         times: set[str] = set()
         missing: set[str] = set()
+        gained: dict[str, str] = {}  # words that get a column
         for name, value in event.items():
+            text = free.get(name)
+            if text is not None and text.is_words and kind_of(value, True) != "missing":
+                joined = " ".join(map(as_text, value if isinstance(value, list) else [value]))
+                gained |= {f"{name}:{word}": name for word in text.take(joined)}
+                values |= {f"{name}:{word}": 1.0 for word in split(joined) if word in text.own}
+                texts.add(name)
+                continue
             known = own.setdefault(name, set())
             of_texts = begun.get(name) == "text" and name not in mixed and not marks_alone(known)
             kind = kind_of(value, of_texts)
@@ -37,6 +96,10 @@ def encode(
                 missing.add(name)
                 continue
             if kind == "text":
+                if not isinstance(value, list) and name not in begun:
+                    text = free.setdefault(name, FreeText())
+                if text is not None and name not in mixed and not isinstance(value, list):
+                    text.judge(as_text(value))
                 some = value if isinstance(value, list) else [value]
                 values |= Counter(f"{name}={label(as_text(text), known)}" for text in some)
                 texts.add(name)
@@ -50,23 +113,32 @@ def encode(
             if value != []:
                 begun.setdefault(name, kind)
         fields = {name: name for name in event}
-        fields |= {c: re.split("[=@]", c)[0] for c in values if c not in event}
+        fields |= {c: re.split("[=@:]", c)[0] for c in values if c not in event} | gained
         known_columns = {column for _, column in columns}
-        new = sorted(column for column in values if column not in known_columns)
+        new = sorted(column for column in {*values, *gained} if column not in known_columns)
         columns += [(fields[column], column) for column in new]
-        row = []
-        for field, column in columns:
-            if column in values:
-                row.append(values[column])
-            elif field in missing:
-                row.append(math.nan)
-            elif field not in event:
-                row.append(absent)
-            elif column == field:  # its number, where it holds a text or a time
-                row.append(math.nan)
-            else:  # another text, or a time where it holds something else
-                row.append(math.nan if "@" in column else 0.0)
+        row = [
+            number_of(values, column, field, absent, event, missing) for field, column in columns
+        ]
         yield [column for _, column in columns], row
+
+
+def number_of(
+    values: Mapping[str, float],
+    column: str,
+    field: str,
+    absent: float,
+    event: Mapping[str, Any],
+    missing: set[str],
+) -> float:
+    """Return the number of an event in a column of a field."""
+    if column in values:
+        return values[column]
+    if field not in event:
+        return absent
+    # Its number, where it holds a text or a time, or a time where it holds something else.
+    others = column == field or "@" in column
+    return math.nan if field in missing or others else 0.0
 
 
 def kind_of(value: Any, of_texts: bool) -> str:
@@ -89,7 +161,7 @@ def marks_alone(texts: set[str]) -> bool:
 
 def label(text: str, known: set[str]) -> str:
     """Return a text as its column is called, or that of the column which it shares."""
-    if text in known or len(known) < OWN:
+    if text in known or (len(known) < OWN and len(text.encode()) <= 256):
         known.add(text)
         return text
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()

@@ -148,8 +148,8 @@ def warn(sentences: Iterable[str]) -> None:
 class NameCheck:
     """Warns of names that are of no use: those of a run that no event has, and the other way round.
 
-    These are ignored fields, a label and the field `slice_by` whose values have figures of their
-    own, or, where nothing is learned, fields of the events that the model does not have.
+    These are ignored fields, fields of words, a label and the field `slice_by` whose values have
+    figures of their own, or, where nothing is learned, fields that the model does not have.
     """
 
     def __init__(
@@ -160,6 +160,8 @@ class NameCheck:
         # Columns that are fixed are those of a model, which was given the names for other events.
         if schema.mode != "fixed":
             self._roles |= dict.fromkeys(schema.ignore, "ignored field")
+            words = (name for name, kind in schema.kinds.items() if kind == "words")
+            self._roles |= dict.fromkeys(words, "field of texts")
             self._roles[schema.label] = "label"
         names = [name for name in self._roles if name is not None]
         self.expected = Expected(names) if learns else _Fields(names)

@@ -37,6 +37,9 @@ class Stream(Checked):
         What the columns of a field that an event lacks count as: 0 or NaN. A null is NaN anyway.
     ignore : tuple of str or int
         Fields that are no columns.
+    text : tuple of str or int
+        Fields whose texts are bags of words from the first one on. By default that is found out,
+        see `streamk.encoding.words`. A `Schema` has `kinds` instead.
     until_end : bool, default False
         Each partition ends where it ended when the run began (for a restart: the first run).
     max_events : int, optional
@@ -57,6 +60,7 @@ class Stream(Checked):
     schema: Schema | Mode = "open"
     absent: Annotated[Absent, choice_of(Absent)] = "zero"
     ignore: tuple[str | int, ...] = ()
+    text: tuple[str | int, ...] = ()
     until_end: bool = False
     max_events: Annotated[int | None, Whole(least=0, optional=True)] = None
     dead_letters: Sink | None = None
@@ -71,6 +75,13 @@ class Stream(Checked):
         if (policy == "dead-letter") != (self.dead_letters is not None):
             raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
         object.__setattr__(self, "on_error", policy)
+        for name in self.text:
+            if name == self.label or name in self.ignore:
+                what = "the label" if name == self.label else "ignored"
+                raise InvalidInput(f"text={name!r} is {what}, too; a field of words is a feature")
+        if isinstance(self.schema, Schema) and self.text:
+            kinds = dict.fromkeys(self.text, "words")
+            raise InvalidInput(f"text={self.text!r} beside a Schema; give that kinds={kinds!r}")
         if not isinstance(self.schema, Schema):
             Choice(choices=("open", "strict")).check("schema", self.schema)
         elif self.label not in (None, self.schema.label):
@@ -88,6 +99,7 @@ class Stream(Checked):
         return Schema(
             label=self.label,
             label_type=kind,
+            kinds=dict.fromkeys(self.text, "words"),
             mode=self.schema,
             absent=self.absent,
             ignore=self.ignore,
