@@ -12,7 +12,8 @@
 
 Pairs of neighbours, weights by rarity, counts in the place of 1, and columns that other words share
 by a hash were measured on messages, reviews, mails and a table with comments: with 1,024 columns
-none of them gains more than a quarter of a percent, over all four, on words that are not rare.
+weights by rarity gain .2 to .4 points of accuracy over all four, for a fifth to two fifths of the
+speed, and the others nothing.
 """
 
 from __future__ import annotations
