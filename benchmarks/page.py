@@ -33,6 +33,7 @@ TOPICS = (
     "late_labels",
     "meka",
     "memory",
+    "memory_of_streams",
     "multi_kernel",
     "mutation",
     "oasis",

@@ -4,6 +4,7 @@ river_battery      the guide's front page: accuracy on every stream of classes
 fast_prediction    accuracy by the time of a prediction, a panel for each data set
 doubly_stochastic  the distance to the optimum by t, as Theorem 4 has it
 cost               errors of the default model by events a second, for each effort
+memory_of_streams  errors with and without the labels known so far
 """
 
 from __future__ import annotations
@@ -224,11 +225,36 @@ def _cost(document: Mapping[str, Any]) -> Figure:
     return figure
 
 
+def _memory(document: Mapping[str, Any]) -> Figure:
+    """Errors of streams of numbers relative to the model without memory, by delay of labels."""
+    found = document["results"]["labels"]
+    streams = [name for name in found if name != "origin"]
+    who = {"LightGBM + 3 labels": (_GREY, "s"), "streamk": (_ORANGE, "o")}
+    figure = Figure(figsize=(8.0, 3.4), layout="constrained")
+    panels: Any = figure.subplots(1, 2, sharey=True)
+    for panel, delay in zip(panels, ("0", "48"), strict=True):
+        for name, (colour, marker) in who.items():
+            at = [n for n, stream in enumerate(streams) if name in found[stream][delay]]
+            parts = [
+                found[streams[n]][delay][name]["mae"] / found[streams[n]][delay]["without"]["mae"]
+                for n in at
+            ]
+            panel.plot(parts, at, marker, color=colour, label=name, markersize=7)
+        panel.axvline(1.0, color=_BLACK, linewidth=0.8)
+        panel.set_yticks(range(len(streams)), streams)
+        panel.set_title("labels at once" if delay == "0" else f"labels {delay} events late")
+        panel.set_xlabel("MAE relative to memory=False")
+    panels[0].invert_yaxis()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    return figure
+
+
 PICTURES: dict[str, tuple[str, Draw, dict[str, Any]]] = {
     "river_battery": ("accuracy.png", _battery, {"font.size": 11, "axes.grid": False}),
     "fast_prediction": ("fast_prediction.png", _fast_prediction, {}),
     "doubly_stochastic": ("doubly_stochastic_rate.png", _rate, {}),
     "cost": ("cost.png", _cost, {}),
+    "memory_of_streams": ("memory_of_streams.png", _memory, {}),
 }
 """File, drawing and changes of style, by the name of the results."""
 

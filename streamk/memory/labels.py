@@ -123,8 +123,18 @@ class LabelMemory:
         Events may have numbers, in their order, where labels come late.
         """
         lag = self.lag if number is None else max(0, number - self.offset - self.n_labels)
-        (row,) = self._rows(self._stop, 1, self._means[None], lag)
-        return np.asarray(row)
+        if self.n_labels < _SHORTEST:
+            return np.asarray(self._rows(self._stop, 1, self._means[None], lag)[0])
+        # The same of one event, in Python's numbers: in a tenth of the time.
+        level, *means = self._means.tolist()
+        third, before, last = self._labels[self._stop - 3 : self._stop].tolist()
+        row = [level, last - level, last - before, before - third, *(last - mean for mean in means)]
+        seasonal, changes = [math.nan] * _SEASONS, [math.nan] * _SEASONS
+        for place, season in enumerate(self.seasons):
+            at = self._stop - _known_after(season, lag)
+            one, other = self._labels[at - 1 : at + 1].tolist()
+            seasonal[place], changes[place] = other - level, other - one
+        return np.array([*row, *seasonal, *changes])
 
     def follow(self, labels: Floats) -> Floats:
         """Return the columns of events (n, columns), each label of which is known before the next.
@@ -149,6 +159,11 @@ class LabelMemory:
         """
         if number is not None:
             self.offset = number - (self.n_labels + len(labels) - 1)
+        if len(labels) == 1:
+            lag = max(0, self.n_labels - int(known[0]))
+            self._add(labels, np.array([lag]))
+            self._end(lag)
+            return
         lags = np.maximum(0, self.n_labels + np.arange(len(labels)) - known)
         for part in self._parts(len(labels)):
             self._add(labels[part], lags[part])
@@ -206,7 +221,7 @@ class LabelMemory:
         seasonal = 4 + len(_RATES)
         out[:, 4:seasonal] = last[:, None] - means[:, 1:]
         for place, season in enumerate(self.seasons):
-            labels = season * (lag // season + 1) - lag
+            labels = _known_after(season, lag)
             out[:, seasonal + place] = ago(labels) - level
             out[:, seasonal + _SEASONS + place] = ago(labels) - ago(labels + 1)
         return out
@@ -244,6 +259,11 @@ class LabelMemory:
         memory.seasons, memory._means = tuple(seasons), found["means"].copy()
         memory._place(found["labels"], 0)
         return memory
+
+
+def _known_after(season: int, lag: int) -> int:
+    """Return how many labels ago that of a whole number of seasons ago is, which is known."""
+    return season * (lag // season + 1) - lag
 
 
 _LABELS = Domain(-1e300, 1e300)

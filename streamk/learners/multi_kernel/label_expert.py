@@ -31,8 +31,10 @@ _LEVEL, _KNOWN, _NUMBER = 0, _M, _M + 1
 number, NaN where it has none."""
 KNOWN = _M + 2
 """Numbers that are remembered of an event."""
+
 _FIRST = 32
 """Labels from which on it predicts and learns: a model of few events takes no memory for it."""
+_NAN = np.full(1, math.nan)
 
 
 class LabelExpert:
@@ -62,6 +64,8 @@ class LabelExpert:
     def __init__(self, model: Any) -> None:
         self.labels, self.model = LabelMemory(), model
         self._held = PendingPredictions(model.pending_bytes)
+        self._now = np.full((1, KNOWN), math.nan)
+        """What was known when that was asked last."""
         self.columns: tuple[Column, ...] = ()
         """The columns of events."""
         self.active = True
@@ -99,7 +103,9 @@ class LabelExpert:
         """Return what is known now, for each of n events."""
         count = float(self.labels.n_labels)
         if not self.numbers:
-            return np.repeat(np.append(self.labels.now(), (count, math.nan))[None], n, axis=0)
+            if self._now[0, _KNOWN] != count:
+                self._now = np.array([[*self.labels.now().tolist(), count, math.nan]])
+            return self._now if n == 1 else np.repeat(self._now, n, axis=0)
         some, self.numbers = self.numbers[:n], self.numbers[n:]
         rows = [np.append(self.labels.now(number), (count, number)) for number in some]
         return np.stack(rows)
@@ -107,19 +113,20 @@ class LabelExpert:
     @staticmethod
     def columns_of(events: Floats, known: Floats) -> Floats:
         """Return the columns (n, all columns) of events (n, d) when this was known."""
-        return np.hstack([known[:, :_M], events])
+        return np.concatenate([known[:, :_M], events], axis=1)
 
     # Predicting and learning
 
     def outputs(self, events: Floats, known: Floats) -> Floats:
         """Return targets (n,) of events (n, d) by what is known, NaN where it can say nothing."""
+        if len(events) == 1:
+            if not self.active or known[0, _KNOWN] < _FIRST:
+                return _NAN
+            (change,) = self.model.decision_one(self.columns_of(events, known)[0]).tolist()
+            return np.array([in_unit(change + float(known[0, _LEVEL]), self.unit)])
         out, some = np.full(len(events), np.nan), known[:, _KNOWN] >= _FIRST
         if self.active and some.any():
-            columns = self.columns_of(events[some], known[some])
-            if len(columns) == 1:
-                changes = self.model.decision_one(columns[0])
-            else:
-                changes = self.model.decision_many(columns)[:, 0]
+            changes = self.model.decision_many(self.columns_of(events[some], known[some]))[:, 0]
             out[some] = in_unit(changes + known[some, _LEVEL], self.unit)
         return out
 
@@ -127,8 +134,8 @@ class LabelExpert:
         """Learn an event (1, d) with a label; known is what was remembered of it, None of now."""
         known = self.remembered(1) if known is None else known
         self._take(np.array([label]), known)
-        level = float(known[0, _LEVEL])
-        if self.active and known[0, _KNOWN] >= _FIRST:
+        level, count = known[0, [_LEVEL, _KNOWN]].tolist()
+        if self.active and count >= _FIRST:
             self.model.learn_one(self.columns_of(event, known)[0], label - level)
 
     def learn_many(

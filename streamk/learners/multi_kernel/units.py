@@ -50,10 +50,13 @@ def unit_of(scale: LabelQuantiles) -> Unit:
     return (scale.center[0], scale.inverse[0]) if len(scale) else (0.0, 1.0)
 
 
-def in_unit(labels: Floats, unit: Unit) -> Floats:
-    """Return numbers in a unit, bounded."""
+def in_unit(labels: Any, unit: Unit) -> Any:
+    """Return numbers, or one, in a unit, bounded."""
     center, inverse = unit
-    return np.asarray(np.clip((labels - center) * inverse, -LARGEST_TARGET, LARGEST_TARGET))
+    found = (labels - center) * inverse
+    if isinstance(found, float):
+        return min(max(found, -LARGEST_TARGET), LARGEST_TARGET)
+    return np.clip(found, -LARGEST_TARGET, LARGEST_TARGET)
 
 
 class ScaledColumns:
@@ -208,7 +211,7 @@ class NumberTargets:
 
     def encode(self, labels: NDArray[Any]) -> Floats:
         """Return labels in units of their spread."""
-        return in_unit(labels, self.unit)
+        return np.asarray(in_unit(labels, self.unit))
 
     def restored(self, F: Floats, unit: Unit | None = None) -> Floats:
         """Return outputs of the experts in the labels' terms, from an old unit if there is one."""
