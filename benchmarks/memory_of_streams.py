@@ -382,13 +382,13 @@ Texts = tuple[list[dict[str, Any]], list[Any], str]
 
 def mails(data: Directory) -> Texts:
     """Mails in their order, the field of texts last."""
-    found = load_file("spam_sparse", data)
-    starts, words = found.X.indptr.tolist(), found.X.indices.tolist()
+    found: Any = load_stream("spam_sparse", data, quick=False, events=0)
+    starts, words = found.X.starts.tolist(), found.X.found.tolist()
     texts = [
         {"text": " ".join(f"w{word}" for word in words[start:stop])}
         for start, stop in pairwise(starts[: _MAILS + 1])
     ]
-    return texts, [bool(label > 0) for label in found.y[: len(texts)]], "text"
+    return texts, found.y[: len(texts)].tolist(), "text"
 
 
 def tickets(n: int, seed: int = 0) -> Texts:

@@ -148,7 +148,7 @@ class BatchSteps:
         """Begin a call."""
         self._y: list[Any] = []
         self._events: list[int] = []
-        """The numbers of the events of the call, -1 of those that are not held."""
+        """Numbers of the events of the call, -1 of those that are not held, or learned again."""
         self._asked: tuple[list[int], list[int]] = [], []
         """Places in the call, and rows of the values, of events to predict."""
         self._fresh: dict[int, tuple[int, int]] = {}
@@ -201,7 +201,7 @@ class BatchSteps:
         self.delays.append(work.number - 1 - number)
         self.slices.append(part if number >= work.sliced_from else np.nan)
         self.numbers.append(number)
-        self._events.append(number)
+        self._events.append(-1 if again else number)
         self._y.append(label)
         self.at.append(row)
         self.labels.append(label)

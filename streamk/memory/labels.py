@@ -289,7 +289,7 @@ def find_seasons(labels: Floats, known: Sequence[int] = ()) -> tuple[int, ...]:
     rest = _without_last_labels(labels) if len(labels) > 4 * _SHORTEST else None
     found: list[int] = []
     while rest is not None and len(found) < _SEASONS:
-        lag, strength = _strongest(rest, [season for season in known if season not in found])
+        lag, strength = _strongest(rest, found, known)
         if not lag:
             break
         found.append(lag)
@@ -300,7 +300,10 @@ def find_seasons(labels: Floats, known: Sequence[int] = ()) -> tuple[int, ...]:
 def _without_last_labels(labels: Floats) -> Floats | None:
     """Return what of labels a linear function of the last ones leaves, in deviations; or None."""
     center = np.median(labels)
-    scale = np.median(np.abs(labels - center)) * 1.5
+    away = np.abs(labels - center)
+    if not np.median(away) and away.any():  # half of them are one label, as at night
+        away = away[away > 0.0]
+    scale = np.median(away) * 1.5
     if not 0.0 < scale < np.inf:
         return None
     z = np.clip((labels - center) / scale, -_WIDEST, _WIDEST)
@@ -323,8 +326,11 @@ def _autocorrelation(z: Floats, most: int) -> Floats:
     return np.asarray(sums / pairs / max(sums[0] / n, 1e-300))
 
 
-def _strongest(rest: Floats, known: Sequence[int]) -> tuple[int, float]:
-    """Return the lag of the largest autocorrelation, found and checked, and that; or 0, 0."""
+def _strongest(rest: Floats, others: Sequence[int], known: Sequence[int]) -> tuple[int, float]:
+    """Return the lag of the largest autocorrelation, found and checked, and that; or 0, 0.
+
+    It is none near others.
+    """
     older, later = np.split(rest, [len(rest) // 2])
     most = min(_LONGEST, len(older) // 2)
     if most < _SHORTEST:
@@ -333,6 +339,8 @@ def _strongest(rest: Floats, known: Sequence[int]) -> tuple[int, float]:
     noise = 1.0 / np.sqrt(len(older) - np.arange(most + 1))
     fits = (before > _FOUND * noise) & (after > _CHECKED * noise)
     fits[:_SHORTEST] = False
+    for other in others:
+        fits[other - max(1, other // 8) : other + max(2, other // 8)] = False
     if not fits.any():
         return 0, 0.0
     both = np.where(fits, before + after, 0.0)

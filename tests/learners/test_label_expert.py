@@ -150,3 +150,61 @@ def test_merged_ones_have_the_labels_of_the_one_ahead() -> None:
     assert ahead is not None
     assert memory.labels.level == ahead.labels.level == y[-1]
     one.predict_then_learn_many(X[:50], y[:50])
+
+
+def test_equal_events_that_are_predicted_together_have_what_is_known_of_each() -> None:
+    rng, n, late = np.random.default_rng(6), 1_500, 30
+    y = 10.0 * rng.normal(size=SEASON)[np.arange(n) % SEASON] + rng.normal(size=n)
+    X, numbers, found = np.ones((n, 1)), list(range(n)), []
+    models = [model() for _ in range(2)]
+    for one, step in zip(models, (1, 10), strict=True):
+        predicted = np.zeros(n)
+        for first in range(0, n, step):
+            some = slice(first, first + step)
+            predicted[some] = one.predict_held_many(X[some], numbers[some]).predictions
+            if first + step > late and (first + step) % 10 == 0:
+                before = slice(first + step - 10 - late, first + step - late)
+                if before.start >= 0:
+                    one.learn_held_many(X[before], y[before], numbers[before])
+        found.append(predicted)
+    np.testing.assert_array_equal(*found)
+    assert_same(*models)
+
+
+def test_a_label_whose_event_was_forgotten_came_as_late_as_the_others() -> None:
+    X, y = walk(300)
+    one, late = model(pending_bytes=4_000), 50
+    for n in range(len(y)):
+        one.predict_held_many(X[n : n + 1], [n])
+        if n >= late:
+            one.learn_held_many(X[n - late : n - late + 1], y[[n - late]], [n - late])
+    memory = one._mixture.external.memory
+    assert memory is not None
+    assert len(one.held_predictions()["numbers"]) < late, "most were forgotten"
+    assert memory.labels.offset == 0
+    assert memory.labels.n_labels == len(y) - late
+    assert memory.model.n_events == 0
+
+
+def test_a_label_that_is_learned_again_is_none_of_the_streams() -> None:
+    X, y = walk(200)
+    one, late = model(), 5
+    for n in range(len(y)):
+        one.predict_held_many(X[n : n + 1], [n])
+        if n >= late:
+            one.learn_held_many(X[[n - late]], y[[n - late]], [n - late])
+    memory = one._mixture.external.memory
+    assert memory is not None
+    before = memory.labels.state()
+    one.learn_held_many(X[:3], y[:3] + 1.0, [-1, -1, -1])
+    after = memory.labels.state()
+    assert after.header == before.header
+    np.testing.assert_array_equal(after.arrays["labels"], before.arrays["labels"])
+    assert one.n_events == len(y) - late + 3
+
+
+def test_labels_as_far_apart_as_may_be_are_learned() -> None:
+    X, y = walk(200)
+    one = model()
+    one.predict_then_learn_many(X, np.where(y > y.mean(), 1.5e19, -1.5e19))
+    assert one.n_events == 200

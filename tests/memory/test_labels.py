@@ -90,6 +90,23 @@ def test_seasons_are_found_where_there_are_some() -> None:
             assert find_seasons(np.asarray(labels, np.float64)) == ()
 
 
+def test_seasons_are_found_where_most_labels_are_one_value() -> None:
+    hours = np.arange(4_096)
+    sun = np.maximum(0.0, np.sin(2.0 * np.pi * hours / 24.0) - 0.3)
+    cloudy = sun * np.random.default_rng(1).uniform(0.5, 1.0, len(sun))
+    assert np.mean(cloudy == 0.0) > 0.55
+    assert find_seasons(cloudy)[0] == 24
+
+
+def test_the_second_season_is_no_neighbour_of_the_first() -> None:
+    hours = np.arange(8_192)
+    weekend = (hours // 24) % 7 >= 5
+    labels = np.sin(2.0 * np.pi * hours / 24.0) * np.where(weekend, 0.3, 1.0)
+    found = find_seasons(labels + 0.3 * np.random.default_rng(2).normal(size=len(labels)))
+    assert found[0] == 24
+    assert all(abs(season - 24) > 3 for season in found[1:])
+
+
 def test_a_season_in_use_stays_while_it_is_about_as_good() -> None:
     labels = seasonal(4_096, 24)
     assert find_seasons(labels, (48,))[0] == 48

@@ -240,7 +240,10 @@ class Methods(Protocol):
     def learn_held_many(
         self, X: ArrayLike, y: Sequence[Any] | NDArray[Any], numbers: Sequence[int]
     ) -> None:
-        """Learn from held events (n, d) with labels y (n,), in their order."""
+        """Learn from held events (n, d) with labels y (n,), in their order.
+
+        The number of one that is learned again, with another label, is -1.
+        """
         raise InvalidInput(_HOLDS_NONE)
 
     def held_predictions(self) -> dict[str, NDArray[Any]]:

@@ -346,16 +346,18 @@ class ExternalExperts:
         return np.zeros((n, 0)) if self.memory is None else self.memory.remembered(n)
 
     @contextmanager
-    def numbering(self, numbers: Sequence[int]) -> Iterator[None]:
-        """Have the next events that are predicted be of these numbers."""
+    def numbering(
+        self, predicted: Sequence[int] = (), learned: Sequence[int] | None = None
+    ) -> Iterator[None]:
+        """Have the next events that are predicted, or learned, be held ones of these numbers."""
         if self.memory is None:
             yield
             return
-        self.memory.numbers = numbers
+        self.memory.numbers, self.memory.held = predicted, learned
         try:
             yield
         finally:
-            self.memory.numbers = ()
+            self.memory.numbers, self.memory.held = (), None
 
     def keeping(self, pending: PendingPredictions) -> AbstractContextManager[None]:
         """Have the expert of labels keep its forecasts in those inside `pending` for a while."""
@@ -568,6 +570,7 @@ class ExternalExperts:
         self,
         other: ExternalExperts,
         common_events: int,
+        apart: tuple[int, int],
         both: NDArray[np.bool_],
         unit: tuple[float, float],
         *,
@@ -584,6 +587,8 @@ class ExternalExperts:
             Of the same options. These here know its columns and classes.
         common_events : int
             Of the pools.
+        apart : int, int
+            Events that each pool has learned besides, this one's and the other's.
         both : bool array of shape (d,)
             Columns that both have met.
         unit : float, float
@@ -592,7 +597,8 @@ class ExternalExperts:
             Whether the other pool has learned more, and the scale of labels is its own from now on.
         """
         self._early.end()
-        self._merge_memory(other, common_events, ahead=ahead)
+        if self.memory is not None and other.memory is not None:
+            self.memory.merge(other.memory, apart, ahead=ahead)
         # As the pools do: else those that the other has had would be new at the next review.
         self._alarms = max(self._alarms, other._alarms)
         places = {name: place for place, name in enumerate(other._columns)}
@@ -615,10 +621,6 @@ class ExternalExperts:
             self._scale, self._unit, self._born = scale, other._unit.copy(), other._born
             self._rests = copy.deepcopy(other._rests)
         self._apply_rests()
-
-    def _merge_memory(self, other: ExternalExperts, common_events: int, *, ahead: bool) -> None:
-        if self.memory is not None and other.memory is not None:
-            self.memory.merge(other.memory, common_events, ahead=ahead)
 
 
 def _as_expert(learner: OfOneKernel) -> OfOneKernel:

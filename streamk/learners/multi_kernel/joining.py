@@ -66,7 +66,10 @@ def merge(
     if mixture.external:
         mixture.external.update_columns_and_classes(names, classes.labels, columns.scale)
         unit = unit_change(other.targets.unit, targets.unit)
-        mixture.external.merge(theirs.external, common_events, both, unit, ahead=share > 0.5)
+        ours = mixture.n_events - common_events
+        mixture.external.merge(
+            theirs.external, common_events, (ours, apart), both, unit, ahead=share > 0.5
+        )
     mixture.upkeep.join(theirs.upkeep, share)
     if share > 0.5:
         source, target, share = target, source, 1.0 - share

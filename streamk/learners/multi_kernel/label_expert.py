@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streamk.declared import listed
 from streamk.errors import StateError
 from streamk.features.columns import Column
+from streamk.learners.common.classes import LARGEST_NUMBER
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.multi_kernel.pending import PendingPredictions
 from streamk.learners.multi_kernel.units import Unit, in_unit
@@ -35,6 +36,16 @@ KNOWN = _M + 2
 _FIRST = 32
 """Labels from which on it predicts and learns: a model of few events takes no memory for it."""
 _NAN = np.full(1, math.nan)
+_FORGOTTEN = np.full((1, KNOWN), math.nan)
+_FORGOTTEN[0, _KNOWN] = -1.0
+
+
+_AGAIN = -1
+
+
+def _change(labels: Any, level: Any) -> Any:
+    """Return how far labels are from a level, as far as numbers may be that are learned."""
+    return np.clip(labels - level, -LARGEST_NUMBER, LARGEST_NUMBER)
 
 
 class LabelExpert:
@@ -56,10 +67,14 @@ class LabelExpert:
         Center and inverse scale of the labels to the mixture, which sets it.
     numbers : sequence of int
         Those of the next events that are predicted, if these are held.
+    held : sequence of int or None
+        Those of the next events that are learned, if these were held: -1 of one that is learned
+        again, with another label, which is none of the stream's.
     """
 
     unit: Unit = (0.0, 1.0)
     numbers: Sequence[int] = ()
+    held: Sequence[int] | None = None
 
     def __init__(self, model: Any) -> None:
         self.labels, self.model = LabelMemory(), model
@@ -100,7 +115,12 @@ class LabelExpert:
     # What was known
 
     def remembered(self, n: int) -> Floats:
-        """Return what is known now, for each of n events."""
+        """Return what is known now, for each of n events.
+
+        Of one that was held it is nothing: what was known when it was predicted is forgotten.
+        """
+        if self.held is not None:
+            return np.repeat(_FORGOTTEN, n, axis=0)
         count = float(self.labels.n_labels)
         if not self.numbers:
             if self._now[0, _KNOWN] != count:
@@ -133,10 +153,10 @@ class LabelExpert:
     def learn_one(self, event: Floats, label: float, known: Floats | None) -> None:
         """Learn an event (1, d) with a label; known is what was remembered of it, None of now."""
         known = self.remembered(1) if known is None else known
-        self._take(np.array([label]), known)
+        self._take(np.array([label]), known, self._next_numbers(1))
         level, count = known[0, [_LEVEL, _KNOWN]].tolist()
         if self.active and count >= _FIRST:
-            self.model.learn_one(self.columns_of(event, known)[0], label - level)
+            self.model.learn_one(self.columns_of(event, known)[0], _change(label, level))
 
     def learn_many(
         self, events: Floats, labels: Floats, known: Sequence[Floats | None], *, anew: bool
@@ -147,11 +167,13 @@ class LabelExpert:
         they are weighed by what is predicted now, and not by forecasts that were kept.
         """
         pieces, first = [], 0
+        if self.held is not None:
+            known = [_FORGOTTEN[0] if one is None else one for one in known]
         for is_now, some in groupby(known, lambda one: one is None):
             part = slice(first, first + len(list(some)))
             then = self._follow(labels[part]) if is_now else np.stack([*known[part]])  # type: ignore[list-item]
             if not is_now:
-                self._take(labels[part], then)
+                self._take(labels[part], then, self._next_numbers(len(then)))
             pieces.append(self._learn(events[part], labels[part], then, anew=anew))
             first = part.stop
         return np.concatenate(pieces)
@@ -164,10 +186,24 @@ class LabelExpert:
         self._begin_if_due()
         return known
 
-    def _take(self, labels: Floats, known: Floats) -> None:
-        """Take in labels (n,) of events of which this was known."""
-        counts, number = known[:, _KNOWN].astype(np.int64), float(known[-1, _NUMBER])
-        self.labels.take(labels, counts, None if math.isnan(number) else int(number))
+    def _next_numbers(self, n: int) -> Sequence[int | None]:
+        """Return the numbers of the next n events that are learned, None where they have none."""
+        if self.held is None:
+            return [None] * n
+        some, self.held = self.held[:n], self.held[n:]
+        return some
+
+    def _take(self, labels: Floats, known: Floats, numbers: Sequence[int | None]) -> None:
+        """Take in labels (n,) of events of which this was known, with their numbers."""
+        counts = known[:, _KNOWN].astype(np.int64)
+        if counts.min() >= 0 and _AGAIN not in numbers:
+            self.labels.take(labels, counts, numbers[-1])
+            self._begin_if_due()
+            return
+        for n, number in enumerate(numbers):
+            if number != _AGAIN:
+                count = counts[n] if counts[n] >= 0 else self.labels.n_labels - self.labels.lag
+                self.labels.take(labels[n : n + 1], np.array([count]), number)
         self._begin_if_due()
 
     def _learn(self, events: Floats, labels: Floats, known: Floats, *, anew: bool) -> Floats:
@@ -176,7 +212,8 @@ class LabelExpert:
         if self.active and some.any():
             level = known[some, _LEVEL]
             columns = self.columns_of(events[some], known[some])
-            changes = self.model.tell_and_learn_many(columns, labels[some] - level, anew=anew)
+            changed = _change(labels[some], level)
+            changes = self.model.tell_and_learn_many(columns, changed, anew=anew)
             out[some] = in_unit(changes + level, self.unit)
         return out
 
@@ -211,11 +248,15 @@ class LabelExpert:
         self._use(model)
         self._begin_if_due()
 
-    def merge(self, other: Self, common_events: int, *, ahead: bool) -> None:
-        """Take in what another one learned since then; the labels are those of the one ahead."""
+    def merge(self, other: Self, apart: tuple[int, int], *, ahead: bool) -> None:
+        """Take in what another one learned apart; the labels are those of the one ahead.
+
+        The mixtures have learned so many events apart, this one's and the other's.
+        """
         if other.model.columns is not None and self.model.columns is None:
             self.model.add_columns((*_NAMES, *self.columns))
-        common = min(common_events, self.model.n_events, other.model.n_events)
+        mine, theirs = self.model.n_events - apart[0], other.model.n_events - apart[1]
+        common = max(0, min(mine, theirs))
         self.model.merge(other.model, common_events=common)
         if ahead:
             self.labels = LabelMemory.from_state(other.labels.state())

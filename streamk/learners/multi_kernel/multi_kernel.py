@@ -26,7 +26,13 @@ from streamk.learners.common.classes import (
 from streamk.learners.common.merging import check_mergeable, events_apart
 from streamk.learners.common.options import GIVEN, check_classification
 from streamk.learners.common.predictor import Decider, OneAtATime, one_row
-from streamk.learners.common.prequential import Prequential, Recorder, labels_or_none, runs
+from streamk.learners.common.prequential import (
+    Prequential,
+    Recorder,
+    joined,
+    labels_or_none,
+    runs,
+)
 from streamk.learners.multi_kernel import binning_tables
 from streamk.learners.multi_kernel.external_experts import EFFORT, ExternalExperts, default_experts
 from streamk.learners.multi_kernel.intervals import checked_levels, ends
@@ -492,21 +498,27 @@ class MultiKernel(OneAtATime, Decider):
 
         Other pending predictions are one for two events that are equal, and in no state.
         """
-        events, pending = self._inputs.check(X), PendingPredictions(UNBOUNDED)
-        with self._mixture.keeping(pending), self._mixture.external.numbering(numbers):
-            found = self.predict_then_learn_many(events, [None] * len(events))
-        self._mixture.held.keep(numbers, events, pending)
-        return found
+        events, found = self._inputs.check(X), []
+        for some in unequal(events):
+            mixture, pending = self._mixture, PendingPredictions(UNBOUNDED)
+            with mixture.keeping(pending), mixture.external.numbering(numbers[some]):
+                unknown = [None] * (some.stop - some.start)
+                found.append(self.predict_then_learn_many(events[some], unknown))
+            mixture.held.keep(numbers[some], events[some], pending)
+        return joined(found, self)
 
     def learn_held_many(self, X: ArrayLike, y: Labels, numbers: Sequence[int]) -> None:
         """Learn from held events one by one: by the forecasts of when they were predicted.
 
-        An event of which there is none is learned as if it had been predicted just now.
+        An event of which there is none is learned as if it had been predicted just now. The number
+        of one that was learned before, and is once more with another label, is -1.
         """
         events = self._inputs.check(X)
         labels = self.check_labels(y, len(events))
         for some in unequal(events):
-            with self._mixture.keeping(self._mixture.held.take(numbers[some], events[some])):
+            mixture = self._mixture
+            waiting = mixture.held.take(numbers[some], events[some])
+            with mixture.keeping(waiting), mixture.external.numbering(learned=numbers[some]):
                 self.learn_many(events[some], labels[some])
 
     def held_predictions(self) -> dict[str, NDArray[Any]]:

@@ -137,6 +137,8 @@ class HeldPredictions:
         """Remove and return the predictions of events (n, d), no two of which are equal."""
         waiting = PendingPredictions(UNBOUNDED)
         for number, event in zip(numbers, events, strict=True):
+            if number < 0:
+                continue
             name = _name(number)
             forecast, of_labels = self.kept.take(name), self.kept.inner.take(name)
             if forecast is None:
