@@ -80,7 +80,7 @@ class LabelExpert:
         self.labels, self.model = LabelMemory(), model
         self._held = PendingPredictions(model.pending_bytes)
         self._now = np.full((1, KNOWN), math.nan)
-        """What was known when that was asked last."""
+        """The row of `remembered` that was asked for last."""
         self.columns: tuple[Column, ...] = ()
         """The columns of events."""
         self.active = True
