@@ -425,7 +425,8 @@ class ColumnTable:
         """Put the words of a field that have a column, or get one now, into an event."""
         known = self.words[name]
         room = self._schema.max_columns - len(self.places) - len(event.new)
-        free = [word for word in known.coming(words) if f"{name}:{word}" not in self.places]
+        ready = known.coming(words) if room > 0 else []
+        free = [word for word in ready if f"{name}:{word}" not in self.places]
         coming = dict.fromkeys(free[: max(0, room)])
         for word in words:
             if word in known.places or word in coming:

@@ -154,6 +154,4 @@ class Words:
                 if counts[word] == _EVENTS:
                     self._ready.add(word)
         if len(counts) > _WAITING:
-            self._counts = {
-                word: n if n == _EVENTS else n - 1 for word, n in counts.items() if n > 1
-            }
+            self._counts, self._ready = {word: n - 1 for word, n in counts.items() if n > 1}, set()

@@ -39,8 +39,7 @@ class FreeText:
         self.own |= new
         self.seen = {word: n for word, n in seen.items() if word not in self.own}
         if len(self.seen) > WAITING:
-            less = {word: n if n == EVENTS else n - 1 for word, n in self.seen.items()}
-            self.seen = {word: n for word, n in less.items() if n}
+            self.seen = {word: n - 1 for word, n in self.seen.items() if n > 1}
         if len(self.own) == WORDS:
             self.seen = {}
         return new
