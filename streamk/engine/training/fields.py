@@ -26,7 +26,7 @@ class EventFields:
 
     def places_of(self, model: Learner, schema: Schema) -> Fields:
         """Return the fields with the places of their columns in a model."""
-        self._places.follow(schema, model.columns or ())
+        self._places.follow(schema, model.predicting.explained.columns or ())
         return self._places
 
     def of(self, values: Sequence[Any], schema: Schema) -> list[Event]:
