@@ -209,6 +209,10 @@ def _check(options: dict[str, Any]) -> None:
         for name in ("spans", "max_entities"):
             if name in options:
                 raise UsageError(f"{flag_of(name)} is for entities; it needs --entity NAME")
+        if "time" in options and "labels" not in options:
+            raise UsageError(
+                "--time is for entities and late labels; it needs --entity NAME or --labels SOURCE"
+            )
     if "spans" in options and "time" not in options:
         raise UsageError("--spans are of the time of events; they need --time NAME")
     for part in parts():

@@ -70,7 +70,7 @@ class LatePart(Part):
         """Raise `UsageError` for options of late labels that make no sense together."""
         if "labels" not in options:
             for name in _OF_LABELS:
-                if name in options and (name, "entity" in options) != ("time", True):
+                if name in options and name != "time":
                     raise UsageError(
                         f"{flag_of(name)} is for labels of their own; it needs --labels SOURCE"
                     )

@@ -30,6 +30,10 @@ NUMBERS = 16
 _INSIDE: dict[str, Any] = {MultiKernel.TYPE: MultiKernel, Scaled.TYPE: Scaled}
 _OWNER = "the memory of entities"
 _MARKS = frozenset("=@:")
+_IN_SHARDS = (
+    "entities and shards exclude each other: each shard would see a part of what an entity did"
+    " before; leave one of them"
+)
 _FLOAT64 = np.dtype(np.float64)
 _SEEN = (
     Declared("entities_of", "int64", ("held",), NON_NEGATIVE),
@@ -366,10 +370,7 @@ class EntityMemory(Wrapper):
 
     def for_shards(self) -> Self:
         """Raise `InvalidInput`."""
-        raise InvalidInput(
-            "entities and shards exclude each other: each shard would see a part of what an entity"
-            " did before; leave one of them"
-        )
+        raise InvalidInput(_IN_SHARDS)
 
     # Predicting
 
@@ -653,7 +654,7 @@ def remembering(
         raise InvalidInput("of a contest each model must be an EntityMemory, where entities are")
     if model.models or isinstance(model, EntityMemory):
         return model
-    if model.in_shards:
-        model.learner.for_shards()
+    if model.sharding is not None:
+        raise InvalidInput(_IN_SHARDS)
     most = MAX_ENTITIES if max_entities is None else max_entities
     return EntityMemory(model, entities=columns, time=clock, spans=spans, max_entities=most)
