@@ -128,7 +128,7 @@ class Model:
 
     def report(self, x: Mapping[Hashable, Any], row: Numbers) -> str:
         """Return what there is to say of an event and its row: `streamk.learners.explaining`."""
-        self._fields.follow(self._table.schema, self.learner.columns or ())
+        self._fields.follow(self._table.schema, self.learner.explained.columns or ())
         return report(self.learner, self._fields, row, flatten(x, self._table.schema.ignore))
 
     def rows(self, events: Sequence[Mapping[Hashable, Any]]) -> Numbers:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamk.engine.checkpoints.places import Location
 
 
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 Add = Callable[..., None]
 """Adds an option to a group, see `Parser.group`."""
 
@@ -271,6 +272,30 @@ def number(text: str) -> float:
     if not math.isfinite(found):
         raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}")
     return found
+
+
+def duration(text: str) -> float:
+    """Read a time span in seconds: a number, or one with a unit.
+
+    >>> duration("7d"), duration("90"), duration("250ms")
+    (604800.0, 90.0, 0.25)
+    """
+    plain = text.strip().lower()
+    unit = plain.lstrip("0123456789.")
+    if unit and unit not in _UNITS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time span; write seconds or a number with ms, s, m, h or d, as 7d"
+        )
+    return number(plain.removesuffix(unit)) * _UNITS[unit or "s"]
+
+
+def durations(text: str) -> tuple[float, ...]:
+    """Read time spans with commas between.
+
+    >>> durations("1h,7d")
+    (3600.0, 604800.0)
+    """
+    return tuple(map(duration, text.split(",")))
 
 
 def seconds(text: str) -> float:

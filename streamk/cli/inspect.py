@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from streamk.cli import entities
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, resolved
 from streamk.cli.model_options import learner_header, saved_experts
 from streamk.cli.report import (
@@ -48,6 +49,7 @@ examples:
   streamk inspect state
   streamk inspect state/member-0/00000007 --json
   streamk inspect state --schema > schema.json
+  streamk inspect state --entity user=42
 """
 
 _EPOCH = re.compile(r"\d{8}")
@@ -60,11 +62,16 @@ def main(arguments: Sequence[str]) -> int:
     add = parser.group("options")
     add("--json", "print JSON")
     add("--schema", "print the columns as `streamk run --schema` reads it")
+    add(
+        "--entity FIELD=ENTITY",
+        "print what is known of an entity, as user=42",
+        entities.field_entity,
+    )
     parser.add_key(add)
     parser.add_common()
     options = parser.parse(arguments)
     key = key_of(options.get("state_key"))
-    good: list[dict[str, Any]] = []
+    newest_ones: list[Checkpoint] = []
     damaged: list[str] = []
     for paths in members(checkpoint_place(options["model"], "checkpoint")):
         newest: Checkpoint | None = None
@@ -81,18 +88,26 @@ def main(arguments: Sequence[str]) -> int:
             else:
                 newest = newest or found
         if newest is not None:
-            good.append(_summary(newest, key))
-    if not good and not damaged:
+            newest_ones.append(newest)
+    if not newest_ones and not damaged:
         raise UsageError(f"{options['model']} holds no checkpoint yet")
+    if "entity" in options:
+        models = {str(found.path): from_state(found.model) for found in newest_ones}
+        print(entities.told(models, *options["entity"], as_json="json" in options))
+    else:
+        _show([_summary(found, key) for found in newest_ones], damaged, options)
+    for reason in damaged:
+        print(f"damaged: {reason}", file=sys.stderr)
+    return 1 if damaged else 0
+
+
+def _show(good: list[dict[str, Any]], damaged: list[str], options: Mapping[str, Any]) -> None:
     if options.get("schema"):
         _print_schema(good)
     elif options.get("json"):
         print(json.dumps({"checkpoints": good, "damaged": damaged}, indent=1))
     else:
         print("\n\n".join(map(_text, good)))
-    for reason in damaged:
-        print(f"damaged: {reason}", file=sys.stderr)
-    return 1 if damaged else 0
 
 
 def members(path: Location) -> list[list[Location]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,16 @@ from typing import Any
 from connectors.registry import schemes
 from streamk.backends.memory import share_free
 from streamk.cli import started
-from streamk.cli.arguments import Parser, UsageError, flag_of, named_value, nearest, one_of, whole
+from streamk.cli.arguments import (
+    Parser,
+    UsageError,
+    durations,
+    flag_of,
+    named_value,
+    nearest,
+    one_of,
+    whole,
+)
 from streamk.cli.job import add_details, add_running, check, connected, display
 from streamk.cli.model_options import build, described, experts_of, learner_header, task_of
 from streamk.cli.parts import Making, parts
@@ -23,6 +32,7 @@ from streamk.engine.checkpoints.files import key_of
 from streamk.engine.options import FLAGS, grouped
 from streamk.engine.recovery.job import AnotherJob
 from streamk.errors import StateError
+from streamk.learners.remembering import remembering
 from streamk.learners.warming import preparing
 
 DESCRIPTION = """\
@@ -117,6 +127,28 @@ def _parser() -> Parser:
     add("--ignore NAME...", "a field to leave out; may be repeated")
     add("--text NAME...", "a field whose texts are bags of words; may be repeated")
     add(
+        "--entity NAME...",
+        "a field that names a user, a card or the like: the model knows what each did before an"
+        " event; may be repeated",
+    )
+    add(
+        "--time NAME",
+        "the field that tells when an event was, and a label of --labels, in milliseconds since"
+        " 1970 or as text (default: for --entity none; for --labels the sources' timestamps; lines"
+        " of files are numbered)",
+    )
+    add(
+        "--spans SPANS",
+        "of what is known of an entity beside its whole past (default 1h,1d,30d with --time)",
+        durations,
+    )
+    add(
+        "--max-entities N",
+        "entities of a field that are remembered; those seen longest ago go first (default"
+        " 1000000)",
+        whole(1),
+    )
+    add(
         "--schema WHICH",
         "open (fields that come later become columns, the default), strict (an event with"
         " others than the first is a bad one), or a JSON file with the columns",
@@ -173,6 +205,16 @@ def _check(options: dict[str, Any]) -> None:
         raise UsageError("--state-key signs checkpoints; it needs --checkpoint or --start-from")
     if "label" not in options and options.get("schema") in (None, "open", "strict"):
         raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
+    if "entity" not in options:
+        for name in ("spans", "max_entities"):
+            if name in options:
+                raise UsageError(f"{flag_of(name)} is for entities; it needs --entity NAME")
+        if "time" in options and "labels" not in options:
+            raise UsageError(
+                "--time is for entities and late labels; it needs --entity NAME or --labels SOURCE"
+            )
+    if "spans" in options and "time" not in options:
+        raise UsageError("--spans are of the time of events; they need --time NAME")
     for part in parts():
         part.check(options)
     check(options, [name for part in parts() for name in part.SOURCES])
@@ -197,13 +239,15 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     experts = options.get("expert")
     if before is not None and name == MODEL:  # as the model has them that the job goes on with
         experts = experts_of(before, experts)
-    made = partial(build, task=task, seed=options.get("seed", 0))
+    made = partial(_made, options, task=task, seed=options.get("seed", 0))
     model = made(name, settings=settings, experts=experts)
     job = Making(options, name, own, first, partial(_described, made=made), stack)
     for part in parts():
         model = part.model(model, job)
-    names = {name: tuple(options.get(name, ())) for name in ("ignore", "text")}
+    names = {name: tuple(options.get(name, ())) for name in ("ignore", "text", "entity")}
     engine_options = {**options, "schema": schema, **names}
+    if not names["entity"]:
+        engine_options.pop("time", None)  # it is of the labels
     display(options, engine_options, stack)
     for part in parts():
         part.connect(job, engine_options)
@@ -212,6 +256,12 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
     labels = None if labels is None else labels()
     with preparing(model):
         return Engine(source, model, sink=sink, labels=labels, **grouped(engine_options))
+
+
+def _made(options: Mapping[str, Any], name: str, **given: Any) -> Any:
+    """Return what `build` does, which knows entities, if there are any."""
+    known = {one: options[one] for one in ("time", "spans", "max_entities") if one in options}
+    return remembering(build(name, **given), options.get("entity", ()), **known)
 
 
 def _described(text: str, option: str, before: Any, *, made: Callable[..., Any]) -> Any:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place, whole
 from streamk.cli.model_options import learner_header
 from streamk.cli.parts import Header, Making, Part
 from streamk.contest.contest import WINDOW, Contest, part_of
-from streamk.engine.checkpoints.files import MEMBER, Key, holder, key_of, lock
-from streamk.engine.checkpoints.opening import open_store
+from streamk.engine.checkpoints.changing import change_models
+from streamk.engine.checkpoints.files import Key, key_of
 from streamk.engine.checkpoints.places import Location
 from streamk.engine.checkpoints.reading import Checkpoint
-from streamk.engine.checkpoints.store import Store
-from streamk.errors import EngineError, InvalidInput
+from streamk.errors import InvalidInput
 from streamk.learners.registry import in_shards
-
-_KEEP = 3
-"""Checkpoints that stay: the two of before, and the one that is written."""
+from streamk.state import State
 
 
 def change_champion(
@@ -30,68 +24,23 @@ def change_champion(
 ) -> list[tuple[Location, Contest]]:
     """Change the champion of a job; the next start goes on with it at the same event.
 
-    Of each member of a consumer group one more checkpoint is written, which is the newest one but
-    for the champion. In an object store a job that is running is ended by that. Raises
-    `InvalidInput` if there is no checkpoint, one has no challengers, or `change` raises it. Nothing
-    is written then, and `EngineError` if the job is running, was killed and has to be started once
-    more first, or a checkpoint cannot be written, and `StateError` if a checkpoint is damaged, or
-    not signed with the key, and `OSError` if an object store is away. Returns where the checkpoints
-    lie, and what they hold.
+    As `change_models`, which see; raises `InvalidInput` also if a checkpoint has no challengers, or
+    `change` raises it. Returns where the checkpoints lie, and what they hold.
     """
-    with ExitStack() as stack:
-        changed: list[tuple[Store, Checkpoint, Contest]] = []
-        for store in _stores(directory, key, stack):
-            found = _found(store)
-            if found is None:
-                continue
-            if found.model.type != Contest.TYPE:
+    contests: list[Contest] = []
+
+    def changed(found: Sequence[Checkpoint]) -> list[State]:
+        for one in found:
+            if one.model.type != Contest.TYPE:
                 raise InvalidInput(
-                    f"{found.path} has no challengers; they begin with `streamk run --challenger`"
+                    f"{one.path} has no challengers; they begin with `streamk run --challenger`"
                 )
-            changed.append((store, found, Contest.from_state(found.model)))
-        if not changed:
-            raise InvalidInput(
-                f"{directory} holds no checkpoint; give the directory of `streamk run --checkpoint`"
-            )
-        for _, _, contest in changed:
+            contests.append(Contest.from_state(one.model))
+        for contest in contests:
             change(contest)
-        written = []
-        for store, found, contest in changed:
-            epoch = store.save(found.body, contest.state(), found.held)
-            written.append((store.path / f"{epoch:08d}", contest))
-        return written
+        return [contest.state() for contest in contests]
 
-
-def _stores(directory: Location, key: Key | None, stack: ExitStack) -> list[Store]:
-    """Return the stores of all members, which are held. Raises `EngineError` if one is in use."""
-    members: list[Path] = []
-    if isinstance(directory, Path):
-        members = [path for path in directory.iterdir() if MEMBER.fullmatch(path.name)]
-        for path in members:
-            held = lock(path)
-            if held is None:
-                raise EngineError(f"{path} is in use by {holder(path)}; stop the job first")
-            os.close(held)
-    stores = []
-    for _ in range(max(1, len(members))):
-        store = open_store(directory, alone=len(members) < 2, key=key)
-        store.keep = _KEEP
-        stack.callback(store.close)
-        stores.append(store)
-    return stores
-
-
-def _found(store: Store) -> Checkpoint | None:
-    """Return the newest checkpoint, which nobody else goes on from now."""
-    found = store.find()
-    while found is not None and not store.own():
-        found = store.find()
-    if found is not None and store.read_passes():
-        raise EngineError(
-            f"{store.path}: the job was ended after {found.path.name} was written, and has to be"
-            " started and stopped once more before its champion can be changed"
-        )
-    return found
+    return list(zip(change_models(directory, changed, key), contests, strict=True))
 
 
 PROMOTE = """\

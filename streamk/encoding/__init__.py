@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from streamk.encoding.columns import ColumnTable
 from streamk.encoding.decoders import decoder
-from streamk.encoding.fields import FieldReader, LoneReader, alone, key_of, milliseconds_of
+from streamk.encoding.fields import FieldReader, LoneReader, alone, key_of
 from streamk.encoding.labels import LabelReader
 from streamk.encoding.named import Decoder
 from streamk.encoding.schema import (
+    SAID,
     Absent,
     BadEvent,
     Decoded,
     Expected,
+    Kind,
     LabelType,
     Mode,
     Schema,
     vector_of,
 )
-from streamk.encoding.values import BAD_KINDS, TOMBSTONE, Name, Rejected, flatten, shortened
+from streamk.encoding.values import (
+    BAD_KINDS,
+    TOMBSTONE,
+    Name,
+    Rejected,
+    flatten,
+    milliseconds_of,
+    shortened,
+)
 
 __all__ = [
     "BAD_KINDS",
+    "SAID",
     "TOMBSTONE",
     "Absent",
     "BadEvent",
@@ -29,6 +40,7 @@ __all__ = [
     "Decoder",
     "Expected",
     "FieldReader",
+    "Kind",
     "LabelReader",
     "LabelType",
     "LoneReader",

@@ -12,6 +12,9 @@ through the adapters. `streamk.encoding.values` says what a value is.
   field takes 328 columns at most.
 - Texts that hardly repeat and hold several words are bags of words: a word of field `c` is column
   "c:word" with value 1, if it is not rare. `streamk.encoding.words` says which fields and words.
+- A field of the kind "entity" names one: the only column "c@entity" has its number, by its text, so
+  that 7 and "7" are one. The field of the kind "clock" has the time of the events: a time as above,
+  or a number of milliseconds since 1970. Both are missing where an event lacks the field.
 - A field that has begun with a text is a field of texts: what reads as a number or a time there,
   or is one, is a text too. Unless it was a mark such as "?": where eight texts read so, and eight
   times as many as do not, numbers are numbers from then on.
@@ -36,12 +39,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import LARGEST
-from streamk.encoding.schema import Kind, Schema, owner_of
+from streamk.encoding.schema import SAID, Kind, Schema, owner_of
 from streamk.encoding.values import (
     SAFE,
     Moment,
     Name,
     Rejected,
+    clock_of,
+    entity_of,
     is_long,
     is_odd,
     parse_number,
@@ -54,6 +59,7 @@ from streamk.encoding.values import (
 )
 from streamk.encoding.words import Words, words_of
 from streamk.features.columns import OWN, SHARED, column_key, is_shared
+from streamk.memory import ENTITY
 
 Numbers = NDArray[np.float64]
 _MARKS = frozenset("=@:")
@@ -168,6 +174,10 @@ class ColumnTable:
         """The places of the parts of `Moment`, of each field that has had one."""
         self.words: dict[Name, Words] = {}
         """The words of each field of words."""
+        self.entities: dict[Name, int] = {}
+        """The place of the entity of each field that has had one."""
+        self.never_zero: list[int] = []
+        """Places of entities and of the clock, which are missing where an event lacks them."""
         self.trials: dict[Name, Words] = {}
         """Those of fields of texts that may become ones of words."""
         self.ignore = schema.ignore
@@ -247,7 +257,7 @@ class ColumnTable:
         """Raise `Rejected` where a strict schema, or one that is large, has no room for columns."""
         column = min(new, key=sort_key)
         schema = self._schema
-        others = [one for one, owner in new.items() if owner not in self.words]
+        others = [one for one, owner in new.items() if self.kinds.get(owner) not in SAID]
         if schema.mode == "strict" and self.places and others:
             column = min(others, key=sort_key)
             raise Rejected("unknown column", f"{column!r} is not in the schema", column)
@@ -290,6 +300,7 @@ class ColumnTable:
     def row(self, event: Event) -> Numbers:
         """Return an event as an array of shape (columns,), without columns not in the table."""
         row = np.full(len(self.places), self._blank)
+        row[self.never_zero] = np.nan
         for held in (event.numbers, event.texts, event.times):
             for name in held:
                 if self._blank:
@@ -308,8 +319,8 @@ class ColumnTable:
 
     def places_of(self, name: Name) -> list[int]:
         """Return the places of all columns of a field."""
-        number = (self.numbers[name],) if name in self.numbers else ()
-        return [*self.text_places(name), *number, *self.times.get(name, {}).values()]
+        one = [places[name] for places in (self.numbers, self.entities) if name in places]
+        return [*self.text_places(name), *one, *self.times.get(name, {}).values()]
 
     def text_places(self, name: Name) -> list[int]:
         """Return the places of the columns of a field's texts, and of their words."""
@@ -335,6 +346,13 @@ class ColumnTable:
                 self.kinds[owner] = "words"
             self.words[owner].add(rest, place)
             return
+        if mark + rest == ENTITY:
+            self.entities[owner] = place
+            self.kinds.setdefault(owner, "entity")
+        if self.kinds.get(owner) in ("entity", "clock"):
+            self.never_zero.append(place)
+        if owner in self.entities:
+            return
         self.times.setdefault(owner, {})[rest] = place
         self.kinds.setdefault(owner, "time")
 
@@ -348,6 +366,9 @@ class ColumnTable:
         value = plain(cell)
         if value is None:
             event.missing.append(name)
+            return
+        if self.kinds.get(name) in ("entity", "clock"):
+            self._take_known(event, name, value)
             return
         if name in self.words and (text := _joined(value, name)) is not None:
             event.texts.append(name)
@@ -387,14 +408,7 @@ class ColumnTable:
         """Put the value of a field that is no number into an event."""
         moment = parse_time(value)
         if moment is not None:
-            event.times.append(name)
-            for part, number in zip(Moment._fields, moment, strict=True):
-                column = f"{name}@{part}"
-                # The first time brings all parts whose names are free; a schema may have fewer.
-                if part in self.times.get(name, ()) or not (
-                    name in self.times or column in self.places
-                ):
-                    self._put(event, column, name, number)
+            self._take_moment(event, name, moment)
         elif isinstance(value, str):
             self._take_text(event, name, value)
         elif isinstance(value, list | tuple | set | frozenset):
@@ -404,6 +418,32 @@ class ColumnTable:
         else:
             kinds = "a number, a boolean, a text, a time, a list or null"
             raise Rejected("wrong type", f"column {name!r} is {show(value)}, not {kinds}", name)
+
+    def _take_known(self, event: Event, name: Name, value: Any) -> None:
+        """Put the entity that a field names, or its time of the event, into an event."""
+        if self.kinds[name] == "entity":
+            number = entity_of(value)
+            if number is not None:
+                self._put(event, f"{name}{ENTITY}", name, number)
+                return
+            kinds = "a text, a whole number, a boolean or null, which name an entity"
+        else:
+            moment = clock_of(value)
+            if moment is not None:
+                self._take_moment(event, name, moment)
+                return
+            kinds = "a time, a number of milliseconds since 1970 or null"
+        raise Rejected("wrong type", f"column {name!r} is {show(value)}, not {kinds}", name)
+
+    def _take_moment(self, event: Event, name: Name, moment: Moment) -> None:
+        event.times.append(name)
+        for part, number in zip(Moment._fields, moment, strict=True):
+            column = f"{name}@{part}"
+            # The first time brings all parts whose names are free; a schema may have fewer.
+            if part in self.times.get(name, ()) or not (
+                name in self.times or column in self.places
+            ):
+                self._put(event, column, name, number)
 
     def _take_items(self, event: Event, name: Name, value: Any) -> None:
         items = [plain(item) for item in value]

@@ -172,6 +172,12 @@ class _NumbersDecoder(Decoder):
         self, encoding: str, schema: Schema, fields: tuple[str, ...] | None, max_event_bytes: int
     ) -> None:
         super().__init__(schema, max_event_bytes)
+        for name, kind in schema.kinds.items():
+            if kind in ("entity", "clock"):
+                raise BadRecord(
+                    f"{name!r} is an entity or the time of the events, and {encoding} has numbers"
+                    " alone; give events whose values have names, as JSON, CSV or Parquet"
+                )
         self._are_rows = encoding == "rows"
         self._names: list[Name] = []
         """Those of an event's numbers in their order, but the label's."""

@@ -128,7 +128,7 @@ def json_reading(
     """
     fields: list[tuple[str, Any, Any]] = []
     for i, name in enumerate(names):
-        if name == label:
+        if name == label or kinds.get(name) in ("entity", "clock"):
             kind: Any = bool | int | float | str | msgspec.UnsetType | None
             fields.append((f"f{i}", kind, msgspec.UNSET))
         elif name not in kinds:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Self
 
 import msgspec
@@ -27,7 +26,6 @@ from streamk.encoding.values import (
     as_datetime,
     bounded,
     flatten,
-    parse_time,
     plain,
     reader,
     show,
@@ -35,8 +33,6 @@ from streamk.encoding.values import (
 )
 
 _WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
-_LATEST = 253_402_300_799_999
-"""The end of the year 9999 in milliseconds: what is later is a time in another unit."""
 
 
 class FieldReader:
@@ -173,29 +169,6 @@ def key_of(value: Any, name: Name) -> str:
     return bounded(text.removesuffix("T00:00:00"))
 
 
-def milliseconds_of(value: Any) -> int | None:
-    """Return a time in milliseconds since 1970; None if the value is no time.
-
-    A number is that already; a text is a time as of ISO 8601.
-
-    Examples
-    --------
-    >>> milliseconds_of(1500), milliseconds_of("1970-01-01T00:00:02Z"), milliseconds_of("soon")
-    (1500, 2000, None)
-    """
-    found: float | None = None
-    value = plain(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        found = value
-    elif isinstance(value, str) and "_" not in value:
-        with suppress(ValueError):
-            found = float(value)
-    if found is None:
-        moment = parse_time(value)
-        found = None if moment is None else 1000.0 * moment.elapsed
-    return None if found is None or not abs(found) <= _LATEST else round(found)
-
-
 _TABLE = ColumnTable(Schema())
 """Has no columns, and gets none."""
 
@@ -238,11 +211,12 @@ class LoneReader:
     ----------
     source : Source
     schema : Schema
-        Tells the label, and the fields that are left out.
+        Tells the label, and the fields that are left out, with entities and clocks.
     """
 
     def __init__(self, source: Source, schema: Schema) -> None:
-        self._label, self._ignore = schema.label, schema.ignore
+        known = (name for name, kind in schema.kinds.items() if kind in ("entity", "clock"))
+        self._label, self._ignore = schema.label, (*schema.ignore, *known)
         encoding, fields = source.encoding, source.fields
         if fields is None and any(isinstance(name, str) for name in schema.columns):
             labels = (schema.label,) if encoding == "float32" and schema.label is not None else ()

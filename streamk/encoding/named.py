@@ -46,8 +46,11 @@ from streamk.encoding.values import (
     Moment,
     Name,
     Rejected,
+    clock_of,
+    entity_of,
     flatten,
     parse_time,
+    plain,
     reader,
 )
 from streamk.encoding.words import TRIAL
@@ -70,6 +73,39 @@ _REFUSALS = (
 
 _NULL, _ABSENT, _TIME = -1, -2, -3
 """In the place of a text's column; times have `_TIME` and what is below."""
+
+
+def _entity(value: Any, _times: list[Moment]) -> int:
+    """Return the number of an entity in the place of a column's place."""
+    if value is msgspec.UNSET:
+        return _ABSENT
+    value = plain(value)
+    if value is None:
+        return _NULL
+    number = None if type(value) is float and abs(value) >= SAFE else entity_of(value)
+    if number is None:
+        raise LookupError
+    return int(number)
+
+
+def _clock(value: Any, times: list[Moment]) -> int:
+    """Append the time of an event, as `NamedDecoder._lookup` says."""
+    if value is msgspec.UNSET:
+        return _ABSENT
+    value = plain(value)
+    if value is None:
+        return _NULL
+    moment = clock_of(value)
+    if moment is None:
+        raise LookupError
+    times.append(moment)
+    return _TIME + 1 - len(times)
+
+
+_OF_KNOWN: dict[Kind | None, Callable[[Any, list[Moment]], int]] = {
+    "entity": _entity,
+    "clock": _clock,
+}
 
 
 class Decoder(ABC):
@@ -180,6 +216,7 @@ class NamedDecoder(Decoder):
         """Return the fast way, made anew where fields have come or gained a number or a text."""
         table = self.table
         kinds: tuple[Sized, ...] = table.numbers, table.texts, table.times, table.words
+        kinds = *kinds, table.entities
         made_of = *map(len, kinds), len(table.trials)
         if self._fast is None or made_of != self._made_of:
             self._fast, self._made_of = self._made_for(values, start), made_of
@@ -204,6 +241,8 @@ class NamedDecoder(Decoder):
             "text": table.texts.keys() - table.trials.keys(),
             "time": table.times,
             "words": (),
+            "entity": table.entities,
+            "clock": table.times,
         }
         kinds = {
             name: kind
@@ -232,7 +271,7 @@ class NamedDecoder(Decoder):
             numbers=parsing(pick, filled=False) if self._encoding == "csv" else pick,
             filled=parsing(pick, filled=True) if self._encoding == "csv" else filling(pick),
             number_fields=[names[i] for i in numbers],
-            texts=[(i, name) for i, name in used if kinds.get(name) in ("text", "time")],
+            texts=[(i, name) for i, name in used if kinds.get(name) not in ("number", None)],
             label_at=None if label is None else names.index(label),
         )
 
@@ -325,6 +364,8 @@ class NamedDecoder(Decoder):
 
         A time is appended to the list given, and the place is `_TIME` less its place there.
         """
+        if (kind := self.table.kinds.get(name)) in _OF_KNOWN:
+            return _OF_KNOWN[kind]
         places = self.table.texts.get(name, TextColumns())
         has_times, odd = name in self.table.times, places.odd
 
@@ -443,6 +484,7 @@ class NamedDecoder(Decoder):
         """Write the rows that went the fast way; what `ColumnTable.row` makes of such events."""
         table, fast = self.table, self._fast
         assert fast is not None
+        X[:, table.never_zero] = np.nan
         if self._missing:  # fields that the fast way does not read are absent
             X[...] = np.nan
         for at in self._unknown:  # cells that are empty, of fields that have columns only by now
@@ -456,7 +498,10 @@ class NamedDecoder(Decoder):
         for j, (_, name) in enumerate(fast.texts):
             code = found[:, j]
             lacking = (code == _NULL) | (self._missing & (code == _ABSENT))
-            holds = (code != _ABSENT) | self._missing
+            if name in table.entities:
+                X[:, table.entities[name]] = np.where(code >= 0, code, np.nan)
+                continue
+            holds = (code != _ABSENT) | self._missing | (table.kinds[name] == "clock")
             if name in table.texts:
                 X[:, table.texts[name].places] = np.where(lacking[:, None], np.nan, 0.0)
             if name in table.numbers:

@@ -2,7 +2,8 @@
 
 A number or a boolean in field `c` is column "c"; a text `s` is column "c=s" with value 1; a time is
 the columns "c@elapsed" to "c@year_cos"; the words of a text are "c:word" each, where these hardly
-repeat (`streamk.encoding.columns` has the rules). Nested objects flatten with dots.
+repeat; an entity is the column "c@entity" (`streamk.encoding.columns` has the rules). Nested
+objects flatten with dots.
 """
 
 from __future__ import annotations
@@ -20,9 +21,16 @@ import numpy.typing as npt
 from connectors.errors import BadRecord
 from streamk.encoding.values import Moment, Name
 from streamk.encoding.words import Tally, is_word
+from streamk.memory import ENTITY
 from streamk.state import FORMAT
 
-Kind = Literal["number", "text", "time", "words"]
+Kind = Literal["number", "text", "time", "words", "entity", "clock"]
+SAID: Mapping[Kind, str] = {
+    "words": "field of texts",
+    "entity": "entity",
+    "clock": "time of the events",
+}
+"""Kinds that fields have because somebody says so, and what such a field is in a sentence."""
 LabelType = Literal["bool", "int", "str", "float"]
 Mode = Literal["open", "strict", "fixed"]
 Absent = Literal["zero", "missing"]
@@ -52,10 +60,10 @@ class Schema:
     label_type : "bool", "int", "str" or "float", or None
         "float" is regression, the others are classes of that type alone. None with a label: any
         boolean, whole number or text is a class.
-    kinds : mapping of field to "number", "text", "time" or "words"
-        What it has held first, or "words" if its texts are bags of words; left out, every column is
-        a number. A field `c` owns the columns "c", "c=...", "c:..." and "c@elapsed" to
-        "c@year_cos".
+    kinds : mapping of field to "number", "text", "time", "words", "entity" or "clock"
+        What it has held first, or "words" if its texts are bags of words, "entity" if it names one,
+        "clock" if it is the time of the events; left out, every column is a number. A field `c`
+        owns the columns "c", "c=...", "c:...", "c@entity" and "c@elapsed" to "c@year_cos".
     classes : tuple or None
         The only labels allowed; None allows any of the right type.
     mode : "open", "strict" or "fixed"
@@ -200,7 +208,7 @@ def _owners(column: str) -> Iterator[str]:
     ([''], ['a:b'])
     """
     field, mark, part = column.rpartition("@")
-    if part in Moment._fields and mark:
+    if mark and (part in Moment._fields or mark + part == ENTITY):
         yield field
     field, mark, part = column.rpartition(":")
     if mark and is_word(part):

@@ -14,6 +14,7 @@ import numbers
 import re
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +29,7 @@ from connectors.records import FRAMED, ReadRecord, Tombstone, json_body
 from streamk.errors import shown
 from streamk.features import columns as texts
 from streamk.features.columns import BOOLEANS
+from streamk.memory import entity_number
 
 Name = str | int
 _T = TypeVar("_T")
@@ -67,6 +69,8 @@ SAFE = 2.0**53
 """From here on a float64 has no room for every whole number: these are texts."""
 LONGEST_NAME = 256
 """Bytes of UTF-8, at most, of a name that comes out of an event; see `bounded`."""
+_LATEST = 253_402_300_799_999
+"""The end of the year 9999 in milliseconds: what is later is a time in another unit."""
 _LONGEST_TEXT = 1 << 12
 """Characters of a text in an output: events may have names that no topic takes."""
 _MAX_DEPTH = 32
@@ -264,6 +268,18 @@ def text_of(value: Any) -> str | None:
     return value.isoformat() if isinstance(value, date) else None
 
 
+def entity_of(value: Any) -> float | None:
+    """Return the number of the entity that a plain value names; None if it names none.
+
+    >>> entity_of(7) == entity_of("7") == entity_of(7.0), entity_of([7])
+    (True, None)
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) < SAFE:
+        value = int(value)  # frames have whole numbers so, where some are missing
+    text = text_of(value)
+    return None if text is None else entity_number(text)
+
+
 class Moment(NamedTuple):
     """A time in numbers.
 
@@ -308,6 +324,42 @@ def parse_time(value: Any) -> Moment | None:
         return None if time is None else _moment(time)
     except Exception:  # of a time zone that is not ours
         return None
+
+
+def milliseconds_of(value: Any) -> int | None:
+    """Return a time in milliseconds since 1970; None if the value is no time.
+
+    A number is that already; a text is a time as of ISO 8601.
+
+    Examples
+    --------
+    >>> milliseconds_of(1500), milliseconds_of("1970-01-01T00:00:02Z"), milliseconds_of("soon")
+    (1500, 2000, None)
+    """
+    found: float | None = None
+    value = plain(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        found = value
+    elif isinstance(value, str) and "_" not in value:
+        with suppress(ValueError):
+            found = float(value)
+    if found is None:
+        moment = parse_time(value)
+        found = None if moment is None else 1000.0 * moment.elapsed
+    return None if found is None or not abs(found) <= _LATEST else round(found)
+
+
+def clock_of(value: Any) -> Moment | None:
+    """Return the time of an event in numbers: `parse_time`'s, or that of milliseconds since 1970.
+
+    >>> clock_of("1970-01-01T00:00:02Z") == clock_of(2000) == clock_of("2000")
+    True
+    """
+    moment = parse_time(value)
+    if moment is None and (found := milliseconds_of(value)) is not None:
+        with suppress(OverflowError):
+            moment = _moment(datetime(1970, 1, 1) + timedelta(milliseconds=found))
+    return moment
 
 
 def as_datetime(value: Any) -> datetime | None:

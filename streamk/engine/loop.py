@@ -133,6 +133,7 @@ class Engine:
         labels: DelayedLabels | None = None,
         fixed: Fixed | None = None,
     ) -> None:
+        model = stream.remembering(model)
         is_fixed = isinstance(stream.schema, Schema) and stream.schema.mode == "fixed"
         if fixed is not None and not is_fixed:
             raise InvalidInput('fixed= needs a schema of mode "fixed", see streamk.load')
@@ -335,6 +336,10 @@ def _config(
         "absent": stream.absent,
         "ignore": list(stream.ignore),
         "text": list(stream.text),
+        "entity": list(stream.entities) or None,
+        "time": stream.time,
+        "spans": None if stream.spans is None else list(stream.spans),
+        "max_entities": stream.max_entities,
         "labels": None if labels is None else labels.to_json(),
         "encoding": source.encoding,
         "delimiter": source.delimiter,

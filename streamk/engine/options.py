@@ -20,6 +20,7 @@ _STRUCTS: dict[str, Any] = {
     "details": Details,
 }
 _NAMES = {"place": "checkpoint", "every": "checkpoint_every", "grace": "checkpoint_grace"}
+_NAMES |= {"entities": "entity"}
 
 FLAGS: Mapping[str, tuple[str, str]] = {
     _NAMES.get(field.name, field.name): (part, field.name)

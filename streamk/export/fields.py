@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from streamk.encoding import ColumnTable, Schema
 from streamk.errors import InvalidInput
 from streamk.features.columns import Column, is_shared
+from streamk.memory import ENTITY
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -32,7 +33,7 @@ def fields_of(schema: Schema, columns: Sequence[Column] | None, width: int) -> l
     """Return the fields of a schema, in the order of their first columns.
 
     Raises `InvalidInput` if the schema's columns are not the model's, of which there are `width`,
-    or one is made from times or words.
+    or one is made from times or words, or is an entity.
     """
     own = list(schema.columns)
     _check_same(own, range(width) if columns is None else columns, named=columns is not None)
@@ -45,6 +46,8 @@ def fields_of(schema: Schema, columns: Sequence[Column] | None, width: int) -> l
             mine.number = place
             continue
         mark, text = str(column)[len(mine.name)], str(column)[len(mine.name) + 1 :]
+        if mark + text == ENTITY:
+            raise _refused(column, "is an entity, whose past the written model does not know")
         if mark == "@":
             raise _refused(column, "is made from times")
         if mark == ":":

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from connectors.base import Source
 from connectors.registry import open_source
-from streamk.cli.arguments import Parser, UsageError, flag_of, number, one_of, whole
+from streamk.cli.arguments import Parser, UsageError, duration, flag_of, one_of, whole
 from streamk.cli.job import opened
 from streamk.cli.parts import Making, Part
 from streamk.late import LateLabels
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _OF_LABELS = {
     "key": "key",
     "time": "time",
@@ -24,21 +22,6 @@ _OF_LABELS = {
     "label_revisions": "revisions",
 }
 """Options of late labels, and the names that the engine has for them."""
-
-
-def duration(text: str) -> float:
-    """Read a time span in seconds: a number, or one with a unit.
-
-    >>> duration("7d"), duration("90"), duration("250ms")
-    (604800.0, 90.0, 0.25)
-    """
-    plain = text.strip().lower()
-    unit = plain.lstrip("0123456789.")
-    if unit and unit not in _UNITS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no time span; write seconds or a number with ms, s, m, h or d, as 7d"
-        )
-    return number(plain.removesuffix(unit)) * _UNITS[unit or "s"]
 
 
 class LatePart(Part):
@@ -61,11 +44,6 @@ class LatePart(Part):
             " is predicted at once and learned when its label comes",
         )
         add("--key NAME", "the field that is equal in an event and its label")
-        add(
-            "--time NAME",
-            "the field of both that tells when they were, in milliseconds since 1970 or as text"
-            " (default: the sources' timestamps; lines of files are numbered)",
-        )
         add(
             "--label-timeout SPAN",
             "how long an event waits for its label, as 7d or 30m, in the time of the stream"
@@ -92,7 +70,7 @@ class LatePart(Part):
         """Raise `UsageError` for options of late labels that make no sense together."""
         if "labels" not in options:
             for name in _OF_LABELS:
-                if name in options:
+                if name in options and name != "time":
                     raise UsageError(
                         f"{flag_of(name)} is for labels of their own; it needs --labels SOURCE"
                     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from connectors.base import Source
 from connectors.errors import BadRecord
 from streamk.declared import count
-from streamk.encoding import BadEvent, Schema
+from streamk.encoding import SAID, BadEvent, Schema
 from streamk.engine.checkpoints.segment_files import SegmentFiles, is_name
 from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import Fates, check_all_counted, complaint
@@ -127,7 +127,7 @@ class LateTrainer(Trainer):
         found = self._decoder.schema
         columns = found.columns[: len(self.model.columns or ())]
         owners = {found.owner(column) for column in columns}
-        owners.update(name for name, kind in found.kinds.items() if kind == "words")
+        owners.update(name for name, kind in found.kinds.items() if kind in SAID)
         kinds = {name: kind for name, kind in found.kinds.items() if name in owners}
         job = self._job_schema
         return replace(job, columns=columns, kinds=kinds, mode=found.mode)

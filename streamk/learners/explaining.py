@@ -4,7 +4,8 @@ The effect of a field is the prediction, the probability of the predicted class 
 what it would be if the event said nothing of the field: none of its texts, and no number or time
 (occlusion, or feature ablation). NaN in the columns of hundreds of texts would be another thing:
 few events or none are so, and a model that has met none has nothing to say of one. Of a field of
-words each word that the event has is told by itself, as "comment:refund".
+words each word that the event has is told by itself, as "comment:refund"; and beside the fields
+what is known of its entities, as "user.amount.mean_1d".
 """
 
 from __future__ import annotations
@@ -66,22 +67,25 @@ class Fields:
         self.columns: tuple[Name, ...] = ()
         self.nothing = np.zeros(0)
         self._places: dict[Name, list[int]] = {}
+        self._made: set[Name] = set()
+        """Columns of no field, such as what is known of an entity."""
         self._words: set[int] = set()
         """The places of words."""
         self._vectors: dict[Name, list[Name]] = {}
         """Fields whose values may be vectors, with those that are made of their numbers."""
 
     def follow(self, schema: Schema, columns: Sequence[Name]) -> None:
-        """Take over the columns that a model has by now."""
+        """Take over the columns that a model has by now: those of `Learner.explained`."""
         if columns is self.columns:
             return
         # Made apart and then put in place, as other threads may explain meanwhile.
         known = len(self.columns) if columns[: len(self.columns)] == self.columns else 0
         places = {name: [*some] for name, some in self._places.items()} if known else {}
-        words = {*self._words} if known else set()
+        words, made = ({*self._words}, {*self._made}) if known else (set(), set())
         nothing = np.append(self.nothing[:known], np.full(len(columns) - known, np.nan))
         for place in range(known, len(columns)):
-            owner = _owner(schema, columns[place])
+            owner, is_made = _owner(schema, columns[place])
+            made |= {owner} if is_made else set()
             places.setdefault(owner, []).append(place)
             mark = str(columns[place])[len(str(owner)) :][:1]
             if mark and mark in "=:":
@@ -93,7 +97,7 @@ class Fields:
             if (vector := vector_of(name)) is not None:
                 vectors.setdefault(vector, []).append(name)
         self._places, self._vectors, self._words = places, vectors, words
-        self.nothing = nothing
+        self._made, self.nothing = made, nothing
         self.columns = tuple(columns)
 
     def of(self, event: Event) -> Places:
@@ -137,7 +141,7 @@ class Fields:
         if name not in self._places and self._words.issuperset(places):
             return 1
         number = next((x[place] for place in places if self.columns[place] == name), np.nan)
-        value = plain(number if event is None else event.get(name))
+        value = plain(number if event is None or name in self._made else event.get(name))
         if value is None or np.isnan(x[places]).all():
             return None
         if isinstance(value, str) and parse_number(value) == number and abs(number) < SAFE:
@@ -152,11 +156,12 @@ class Fields:
         return shortened(str(value), _LONGEST)
 
 
-def _owner(schema: Schema, column: Name) -> Name:
+def _owner(schema: Schema, column: Name) -> tuple[Name, bool]:
+    """Return the field of a column, or the column and True if it is of none."""
     try:
-        return schema.owner(column)
-    except ValueError:  # of a model that was made with columns that the stream has not met
-        return column
+        return schema.owner(column), False
+    except ValueError:  # or of a model that was made with columns that the stream has not met
+        return column, True
 
 
 def reasons_of(
@@ -174,6 +179,7 @@ def reasons_of(
     values of the fields as they stand in them, and `places` those of `Fields.of` whose effects are
     wanted, by default all. Of each event at most so many are told.
     """
+    learner, X = learner.explained, learner.looked(X)
     places = [fields.of(event) for event in events] if places is None else places
     places = [fields.apart(one, x) for one, x in zip(places, X, strict=True)]
     effects = attributions(learner, X, [list(one.values()) for one in places], fields.nothing)

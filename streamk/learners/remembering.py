@@ -19,7 +19,7 @@ from streamk.learners.common.predictor import Wrapper, inside, one_row
 from streamk.learners.common.prequential import Prequential, joined, labels_or_none, with_gaps
 from streamk.learners.multi_kernel.multi_kernel import MultiKernel
 from streamk.learners.scaled import Scaled
-from streamk.memory.entities import LABEL_CLASSES, MAX_ENTITIES, SPANS, EntityTable
+from streamk.memory.entities import ENTITY, LABEL_CLASSES, MAX_ENTITIES, SPANS, EntityTable
 from streamk.state import State
 
 Floats = NDArray[np.float64]
@@ -29,6 +29,11 @@ NUMBERS = 16
 """Numbers of events, at most, whose statistics are kept unless they are named: the first ones."""
 _INSIDE: dict[str, Any] = {MultiKernel.TYPE: MultiKernel, Scaled.TYPE: Scaled}
 _OWNER = "the memory of entities"
+_MARKS = frozenset("=@:")
+_IN_SHARDS = (
+    "entities and shards exclude each other: each shard would see a part of what an entity did"
+    " before; leave one of them"
+)
 _FLOAT64 = np.dtype(np.float64)
 _SEEN = (
     Declared("entities_of", "int64", ("held",), NON_NEGATIVE),
@@ -36,13 +41,22 @@ _SEEN = (
 )
 
 
+def field_of(column: Column) -> str:
+    """Return the field whose entities a column has the numbers of.
+
+    >>> field_of("user@entity"), field_of(3)
+    ('user', '3')
+    """
+    return str(column).removesuffix(ENTITY)
+
+
 class EntityMemory(Wrapper):
     """A learner whose events know the past of their entities.
 
-    For each field that names an entity one column of the events has its number, by
-    `streamk.memory.entity_number`, and one column may have the event's time. The learner inside
-    sees neither of them, but the columns that an `EntityTable` of each field makes of the earlier
-    events of the same entity. Events are told apart by what is done with them:
+    For each field that names an entity one column of the events, "user@entity", has its number, by
+    `streamk.memory.entity_number`, and one column, "ts@elapsed", may have the event's time. The
+    learner inside sees neither of them, but the columns that an `EntityTable` of each field makes
+    of the earlier events of the same entity. Events are told apart by what is done with them:
 
     - `predict_then_learn_many` and the verbs that learn: each event is seen with what was known
       before it, and then is part of the past. Where its label is None, the event counts, and the
@@ -64,8 +78,8 @@ class EntityMemory(Wrapper):
         Spans of the statistics beside the whole past, in seconds: an hour, a day and 30 days if
         there is a time. Without one there are none.
     numbers : sequence of str or int, optional
-        Columns whose statistics are kept for each entity. By default the first 16 that are no text
-        ("field=text"). None is called "label".
+        Columns whose statistics are kept for each entity. By default the first 16 without "=", "@"
+        or ":" in their names, which texts, times and words have. None is called "label".
     max_entities : int, default 1,000,000
         Entities of a field that are remembered; that which was seen longest ago makes room.
 
@@ -86,8 +100,8 @@ class EntityMemory(Wrapper):
     >>> from streamk.memory import entity_number
     >>> users = [entity_number(name) for name in ("ada", "bob")] * 100
     >>> X, y = np.column_stack([users, np.ones(200)]), ["yes", "no"] * 100
-    >>> model = EntityMemory(MultiKernel(external_experts=()), entities=["user"])
-    >>> model.add_columns(["user", "amount"])
+    >>> model = EntityMemory(MultiKernel(external_experts=()), entities=["user@entity"])
+    >>> model.add_columns(["user@entity", "amount"])
     >>> bool((model.predict_then_learn_many(X, y).predictions == y).mean() > 0.9)
     True
     """
@@ -129,7 +143,7 @@ class EntityMemory(Wrapper):
         spans = () if time is None else SPANS if spans is None else spans
         self.tables = tuple(
             EntityTable(
-                str(entity),
+                field_of(entity),
                 classes=learner.is_classifier,
                 spans=spans,
                 max_entities=max_entities,
@@ -188,7 +202,7 @@ class EntityMemory(Wrapper):
         known, found = self.tables[0].numbers, list[str]()
         for name in self._usual(names):
             text = str(name)
-            is_one = name in self.numbers if self.numbers is not None else "=" not in text
+            is_one = name in self.numbers if self.numbers is not None else _MARKS.isdisjoint(text)
             room = self.numbers is not None or len(known) + len(found) < NUMBERS
             own = text == "label" or text.startswith("label=")
             if is_one and room and not own and text not in (*known, *found):
@@ -354,20 +368,29 @@ class EntityMemory(Wrapper):
         """Have what happens seldom compiled, before the first event."""
         self.learner.compile_rare_steps()
 
+    def for_shards(self) -> Self:
+        """Raise `InvalidInput`."""
+        raise InvalidInput(_IN_SHARDS)
+
     # Predicting
 
-    def _looked(self, X: ArrayLike) -> Floats:
-        """Return events as the learner inside would see them if each were the next."""
+    @property
+    def explained(self) -> Any:
+        """The learner inside, which has columns of what is known of entities."""
+        return self.learner
+
+    def looked(self, X: ArrayLike) -> Floats:
+        """Return events X (n, d) as the learner inside would see them if each were the next."""
         events = self._check(X)
         return events if self._columns is None else self._widened(events, None)
 
     def decision_many(self, X: ArrayLike) -> Floats:
         """Outputs before any decision, float64 (n, outputs), of events that are not taken in."""
-        return np.asarray(self.learner.decision_many(self._looked(X)))
+        return np.asarray(self.learner.decision_many(self.looked(X)))
 
     def decision_one(self, x: ArrayLike) -> Floats:
         """Outputs of one event x of shape (d,), float64 (outputs,)."""
-        return np.asarray(self.learner.decision_one(self._looked(one_row(x))[0]))
+        return np.asarray(self.learner.decision_one(self.looked(one_row(x))[0]))
 
     def predictions(self, F: Floats) -> NDArray[Any]:
         """Predicted labels or numbers, shape (n,), where `decision_many` gave F."""
@@ -387,11 +410,11 @@ class EntityMemory(Wrapper):
 
     def predict_quantile_many(self, X: ArrayLike, levels: ArrayLike) -> Floats:
         """Quantiles of the numbers to come of events X (n, d); see `MultiKernel`."""
-        return np.asarray(self._mixture().predict_quantile_many(self._looked(X), levels))
+        return np.asarray(self._mixture().predict_quantile_many(self.looked(X), levels))
 
     def predict_interval_many(self, X: ArrayLike, level: float = 0.9) -> Floats:
         """Intervals with so large a part of the numbers to come; see `MultiKernel`."""
-        return np.asarray(self._mixture().predict_interval_many(self._looked(X), level))
+        return np.asarray(self._mixture().predict_interval_many(self.looked(X), level))
 
     def _mixture(self) -> Any:
         """Return the learner inside, which has quantiles, or raise InvalidInput."""
@@ -401,7 +424,7 @@ class EntityMemory(Wrapper):
 
     def shares(self, x: ArrayLike) -> dict[str, float]:
         """Return how much each kind of expert contributes for one event x (d,)."""
-        return dict(self.learner.shares(self._looked(one_row(x))[0]))
+        return dict(self.learner.shares(self.looked(one_row(x))[0]))
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -550,7 +573,7 @@ class EntityMemory(Wrapper):
         alike = {(table.spans, table.numbers, table.n_classes) for table in self.tables}
         names = tuple(table.name for table in self.tables)
         kinds = {table.classes for table in self.tables} == {self.is_classifier}
-        if len(alike) != 1 or names != tuple(map(str, self.entities)) or not kinds:
+        if len(alike) != 1 or names != tuple(map(field_of, self.entities)) or not kinds:
             raise ValueError("the tables are not of the entities, or differ")
         if self.is_classifier and self._table_classes > max(2, len(self.classes)):
             raise ValueError("a table knows more classes than there are")
@@ -590,3 +613,48 @@ class EntityMemory(Wrapper):
         if self.is_classifier:
             self._meet(self.classes)
         self._widen(())
+
+
+def remembering(
+    model: Any,
+    entities: Sequence[Column],
+    *,
+    time: Column | None = None,
+    spans: Sequence[float] | None = None,
+    max_entities: int | None = None,
+) -> Any:
+    """Return a model that knows the past of the entities of these fields: itself if it does so.
+
+    Parameters
+    ----------
+    model : MultiKernel, Scaled or EntityMemory, or a contest of some of the last
+    entities : sequence of fields
+        If there are none, the model is returned as it is.
+    time : field, optional
+        That of the time of the events.
+    spans, max_entities : optional
+        As of `EntityMemory`.
+
+    Raises
+    ------
+    InvalidInput
+        If the model is another one, or remembers others.
+    """
+    if not entities:
+        return model
+    columns = [f"{name}{ENTITY}" for name in entities]
+    clock = None if time is None else f"{time}@elapsed"
+    for one in model.models.values() or [model]:
+        if isinstance(one, EntityMemory) and (list(one.entities), one.time) != (columns, clock):
+            raise InvalidInput(
+                f"{one!r} remembers other entities than those of {', '.join(map(str, entities))},"
+                " or has another time; give the learner that is inside"
+            )
+    if model.models and not all(isinstance(one, EntityMemory) for one in model.models.values()):
+        raise InvalidInput("of a contest each model must be an EntityMemory, where entities are")
+    if model.models or isinstance(model, EntityMemory):
+        return model
+    if model.sharding is not None:
+        raise InvalidInput(_IN_SHARDS)
+    most = MAX_ENTITIES if max_entities is None else max_entities
+    return EntityMemory(model, entities=columns, time=clock, spans=spans, max_entities=most)

@@ -77,6 +77,8 @@ from streamk.state import State
 
 Floats = NDArray[np.float64]
 
+ENTITY = "@entity"
+"""End of the name of the column with the numbers of a field's entities."""
 SPANS = 3_600.0, 86_400.0, 2_592_000.0
 """Seconds of the usual spans: an hour, a day, 30 days."""
 MAX_ENTITIES = 1_000_000

@@ -209,6 +209,11 @@ def compile(  # noqa: A001 (the name that users look for)
     >>> bool((fast.predict_many(X) == svc.predict(X)).mean() > 0.98)
     True
     """
+    if getattr(model, "explained", model) is not model:
+        raise InvalidInput(
+            f"{model!r} cannot be compiled: it predicts by what entities did before an event, and a"
+            " compiled model knows nothing but the event"
+        )
     rows = as_events(X_sample, least=2)
     frame = X_sample if hasattr(X_sample, "columns") else None
     columns = getattr(model, "columns", None)

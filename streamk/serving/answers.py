@@ -88,7 +88,7 @@ class _Reading:
     def __init__(self, learner: Learner, schema: Schema, kept: RegionGiver | None) -> None:
         self.learner, self.schema, self.kept = learner, schema, kept
         self.known, self.fields = KnownFields(schema), Fields()
-        self.fields.follow(schema, learner.columns or ())
+        self.fields.follow(schema, learner.explained.columns or ())
         ignore = schema.ignore if schema.label is None else (*schema.ignore, schema.label)
         unlabelled = replace(schema, label=None, label_type=None, ignore=ignore)
         self.decoder = decoder("dict", unlabelled)

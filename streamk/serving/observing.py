@@ -66,7 +66,7 @@ def explain(
     """
     model = model.predicting
     with model.innermost.aside():
-        experts = model.innermost.shares(x)
+        experts = model.explained.innermost.shares(model.looked(x[None])[0])
     if not model.takes_missing:
         return Explanation([], False, experts)
     places = fields.of(event)
@@ -172,7 +172,7 @@ class Observer:
         if not (self.due and len(X) and columns and model.n_events):
             return None
         began = time.thread_time()
-        self._fields.follow(schema, columns)
+        self._fields.follow(schema, model.predicting.explained.columns)
         found = explain(model, self._fields, X[0, : len(columns)], event(), self._explained)
         self._explained += 1
         spent = time.thread_time() - began

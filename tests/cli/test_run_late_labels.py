@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from late_kit import small_segments
 
+from streamk.cli.arguments import duration
 from streamk.cli.inspect import main as inspect
 from streamk.cli.run import main
 from streamk.errors import StateError
-from streamk.late.command import duration
 
 
 def test_time_spans() -> None:

@@ -66,7 +66,12 @@ def split(text: str) -> list[str]:
 
 
 def encode(
-    events: Iterable[Mapping[str, Any]], *, absent: float = 0.0, words: Iterable[str] = ()
+    events: Iterable[Mapping[str, Any]],
+    *,
+    absent: float = 0.0,
+    words: Iterable[str] = (),
+    entities: Iterable[str] = (),
+    clock: str | None = None,
 ) -> Iterator[tuple[list[str], list[float]]]:
     """Yield the columns after each event, and the event's numbers in them."""
     columns: list[tuple[str, str]] = []  # the field, and the column's name
@@ -81,6 +86,10 @@ def encode(
         missing: set[str] = set()
         gained: dict[str, str] = {}  # words that get a column
         for name, value in event.items():
+            if name == clock or name in entities:
+                if kind_of(value, True) != "missing":
+                    values |= moment_of(name, value) if name == clock else entity_of(name, value)
+                continue
             text = free.get(name)
             if text is not None and text.is_words and kind_of(value, True) != "missing":
                 joined = " ".join(map(as_text, value if isinstance(value, list) else [value]))
@@ -117,9 +126,27 @@ def encode(
         new = sorted(column for column in {*values, *gained} if column not in known_columns)
         columns += [(fields[column], column) for column in new]
         row = [
-            number_of(values, column, field, absent, event, missing) for field, column in columns
+            values.get(column, math.nan)
+            if field == clock or field in entities
+            else number_of(values, column, field, absent, event, missing)
+            for field, column in columns
         ]
         yield [column for _, column in columns], row
+
+
+def entity_of(name: str, value: Any) -> dict[str, float]:
+    """Return the column of an entity, by 52 bits of a hash of its text."""
+    text = str(int(value)) if type(value) is float and value == int(value) else as_text(value)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return {f"{name}@entity": float(int.from_bytes(digest, "little") >> 12)}
+
+
+def moment_of(name: str, value: Any) -> dict[str, float]:
+    """Return the columns of the time of an event, which may be in milliseconds."""
+    number = as_number(value)
+    if number is not None:
+        value = (datetime(1970, 1, 1) + timedelta(milliseconds=number)).isoformat()
+    return {f"{name}@{part}": x for part, x in as_time(value).items()}
 
 
 def number_of(

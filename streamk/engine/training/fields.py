@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from connectors.base import Source
 from connectors.records import FRAMED
-from streamk.encoding import Expected, FieldReader, Name, Rejected, Schema, flatten, vector_of
+from streamk.encoding import SAID, Expected, FieldReader, Name, Rejected, Schema, flatten, vector_of
 from streamk.encoding.values import parse_number
 from streamk.learners.common.base import Learner
 from streamk.learners.explaining import Event, Fields
@@ -26,7 +26,7 @@ class EventFields:
 
     def places_of(self, model: Learner, schema: Schema) -> Fields:
         """Return the fields with the places of their columns in a model."""
-        self._places.follow(schema, model.columns or ())
+        self._places.follow(schema, model.predicting.explained.columns or ())
         return self._places
 
     def of(self, values: Sequence[Any], schema: Schema) -> list[Event]:
@@ -148,8 +148,8 @@ def warn(sentences: Iterable[str]) -> None:
 class NameCheck:
     """Warns of names that are of no use: those of a run that no event has, and the other way round.
 
-    These are ignored fields, fields of words, a label and the field `slice_by` whose values have
-    figures of their own, or, where nothing is learned, fields that the model does not have.
+    These are ignored fields, fields whose kind is given, a label and the field `slice_by` whose
+    values have figures of their own, or, where nothing is learned, fields that the model lacks.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class NameCheck:
         # Columns that are fixed are those of a model, which was given the names for other events.
         if schema.mode != "fixed":
             self._roles |= dict.fromkeys(schema.ignore, "ignored field")
-            words = (name for name, kind in schema.kinds.items() if kind == "words")
-            self._roles |= dict.fromkeys(words, "field of texts")
+            kinds = schema.kinds.items()
+            self._roles |= {name: SAID[kind] for name, kind in kinds if kind in SAID}
             self._roles[schema.label] = "label"
         names = [name for name in self._roles if name is not None]
         self.expected = Expected(names) if learns else _Fields(names)

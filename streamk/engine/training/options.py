@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.base import Sink
-from streamk.encoding import Absent, LabelType, Mode, Schema
+from streamk.encoding import Absent, Kind, LabelType, Mode, Schema
 from streamk.engine.order.feed import DataLoss
 from streamk.engine.progress import Snapshot
 from streamk.engine.training.bad_events import OnError
@@ -18,6 +18,7 @@ from streamk.engine.training.beside import RegionGiver, Watcher, regions_of
 from streamk.errors import InvalidInput, shown
 from streamk.learners.common.base import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
+from streamk.learners.remembering import remembering
 from streamk.options import Checked, Choice, Real, Seconds, Whole, choice_of
 
 
@@ -40,6 +41,16 @@ class Stream(Checked):
     text : tuple of str or int
         Fields whose texts are bags of words from the first one on. By default that is found out,
         see `streamk.encoding.words`. A `Schema` has `kinds` instead.
+    entities : tuple of str
+        Fields that name entities, as users or cards: the model knows what each did before an event,
+        see `streamk.learners.EntityMemory`, which is put around it. These are columns of no other
+        kind. A `Schema` has `kinds` instead, and a model that is an `EntityMemory`.
+    time : str, optional
+        The field of the time of events, for entities: a time, or milliseconds since 1970.
+    spans : sequence of float, optional
+        Of what is known of entities, in seconds, as `EntityMemory` has them.
+    max_entities : int, optional
+        Entities of a field that are remembered, 1,000,000 by default.
     until_end : bool, default False
         Each partition ends where it ended when the run began (for a restart: the first run).
     max_events : int, optional
@@ -61,6 +72,10 @@ class Stream(Checked):
     absent: Annotated[Absent, choice_of(Absent)] = "zero"
     ignore: tuple[str | int, ...] = ()
     text: tuple[str | int, ...] = ()
+    entities: tuple[str | int, ...] = ()
+    time: str | int | None = None
+    spans: tuple[float, ...] | None = None
+    max_entities: Annotated[int | None, Whole(optional=True)] = None
     until_end: bool = False
     max_events: Annotated[int | None, Whole(least=0, optional=True)] = None
     dead_letters: Sink | None = None
@@ -75,13 +90,7 @@ class Stream(Checked):
         if (policy == "dead-letter") != (self.dead_letters is not None):
             raise InvalidInput('dead_letters= and on_error="dead-letter" go together')
         object.__setattr__(self, "on_error", policy)
-        for name in self.text:
-            if name == self.label or name in self.ignore:
-                what = "the label" if name == self.label else "ignored"
-                raise InvalidInput(f"text={name!r} is {what}, too; a field of words is a feature")
-        if isinstance(self.schema, Schema) and self.text:
-            kinds = dict.fromkeys(self.text, "words")
-            raise InvalidInput(f"text={self.text!r} beside a Schema; give that kinds={kinds!r}")
+        self._check_kinds()
         if not isinstance(self.schema, Schema):
             Choice(choices=("open", "strict")).check("schema", self.schema)
         elif self.label not in (None, self.schema.label):
@@ -91,6 +100,43 @@ class Stream(Checked):
         else:
             object.__setattr__(self, "label", self.schema.label)
 
+    def _check_kinds(self) -> None:
+        """Raise `InvalidInput` for fields that are to be of a kind, and cannot be."""
+        if not self.entities:
+            for of_them in ("time", "spans", "max_entities"):
+                if getattr(self, of_them) is not None:
+                    raise InvalidInput(f"{of_them}= is for entities; it needs entities= too")
+        if self.spans and self.time is None:
+            raise InvalidInput("spans= are of the time of events; they need time=")
+        fields: list[tuple[str, str | int]] = [("text", name) for name in self.text]
+        fields += [("entities", name) for name in self.entities]
+        fields += [] if self.time is None else [("time", self.time)]
+        taken: dict[str | int | None, str] = {self.label: "the label"}
+        taken |= dict.fromkeys(self.ignore, "ignored")
+        for option, name in fields:
+            if name in taken:
+                raise InvalidInput(f"{option}={name!r} is {taken[name]}, too; it is of one kind")
+            taken[name] = f"among {option}="
+        if isinstance(self.schema, Schema) and fields:
+            raise InvalidInput(f"{fields[0][0]}= beside a Schema; give that kinds={self._kinds!r}")
+
+    @property
+    def _kinds(self) -> dict[str | int, Kind]:
+        """The kinds of fields, as far as they are given."""
+        kinds: dict[str | int, Kind] = dict.fromkeys(self.text, "words")
+        kinds |= dict.fromkeys(self.entities, "entity")
+        return kinds if self.time is None else {**kinds, self.time: "clock"}
+
+    def remembering(self, model: Any) -> Any:
+        """Return a model that knows the past of the entities, see `remembering`."""
+        return remembering(
+            model,
+            self.entities,
+            time=self.time,
+            spans=self.spans,
+            max_entities=self.max_entities,
+        )
+
     def schema_for(self, model: Learner) -> Schema:
         """Return the schema that was given, or one whose columns are found along the stream."""
         if isinstance(self.schema, Schema):
@@ -99,7 +145,7 @@ class Stream(Checked):
         return Schema(
             label=self.label,
             label_type=kind,
-            kinds=dict.fromkeys(self.text, "words"),
+            kinds=self._kinds,
             mode=self.schema,
             absent=self.absent,
             ignore=self.ignore,

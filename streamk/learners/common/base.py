@@ -134,6 +134,15 @@ class Methods(Protocol):
         """The learner whose predictions these are: this one, or the champion."""
         return self
 
+    @property
+    def explained(self) -> Any:
+        """The learner whose columns explain its predictions, to which `looked` gives events."""
+        return self
+
+    def looked(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return events X (n, d) in the columns of `explained`."""
+        return X
+
     @classmethod
     def initials(cls, state: State) -> dict[str, str]:  # noqa: ARG003
         """Return digests of the models of a contest before they learned, by name; {} of another."""
