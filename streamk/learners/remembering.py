@@ -25,6 +25,8 @@ from streamk.state import State
 Floats = NDArray[np.float64]
 Labels = Sequence[Any] | NDArray[Any]
 
+MOST_SEEN = 64 << 20
+"""Bytes of what held events were seen with, at most: the oldest is forgotten."""
 NUMBERS = 16
 """Numbers of events, at most, whose statistics are kept unless they are named: the first ones."""
 _INSIDE: dict[str, Any] = {MultiKernel.TYPE: MultiKernel, Scaled.TYPE: Scaled}
@@ -449,6 +451,8 @@ class EntityMemory(Wrapper):
         def predict(Z: Floats, some: slice) -> Prequential:
             for number, seen in zip(numbers[some], Z[:, self._seen_at], strict=True):
                 self._seen[number] = seen
+            while len(self._seen) * len(self._seen_at) * 8 > MOST_SEEN:
+                del self._seen[next(iter(self._seen))]
             found: Prequential
             if learner.holds_predictions:
                 found = learner.predict_held_many(Z, numbers[some])
@@ -462,14 +466,17 @@ class EntityMemory(Wrapper):
     def learn_held_many(self, X: ArrayLike, y: Labels, numbers: Sequence[int]) -> None:
         """Learn from held events (n, d) with labels y (n,), in their order, as they were seen.
 
-        An event of which that is not known is seen with what is known now.
+        An event of which that is not known is seen with what is known now. One whose number is -1
+        is learned again with another label: its entities have no past then, as that has its own
+        label in it, and do not take in the second one.
         """
         events = self._check(X)
         labels = self.check_labels(y, len(events))
         if self._columns is None:
             self.add_columns(range(events.shape[1]))
         known = all(number in self._seen for number in numbers)
-        step = len(events) if known else 1  # each is seen after the labels before it
+        is_once = len(set(numbers)) == len(numbers)
+        step = len(events) if known and is_once else 1  # each is seen after the labels before it
         for first in range(0, len(events), max(1, step)):
             part = slice(first, first + step)
             self._learn_held(events[part], labels[part], numbers[part])
@@ -481,7 +488,8 @@ class EntityMemory(Wrapper):
             Z = self._as_seen(X[some], numbers[some])
             keys, *_ = self._of_tables(X[some])
             for table, key in zip(self.tables, keys, strict=True):
-                table.learn_labels(key, np.full(len(key), table.now), codes[some])
+                if -1 not in numbers[some]:  # such a one is alone
+                    table.learn_labels(key, np.full(len(key), table.now), codes[some])
             if learner.holds_predictions:
                 learner.learn_held_many(Z, y[some], numbers[some])
             else:
@@ -490,7 +498,10 @@ class EntityMemory(Wrapper):
     def _as_seen(self, X: Floats, numbers: Sequence[int]) -> Floats:
         """Return held events as they were seen, which are held no more."""
         if any(number not in self._seen for number in numbers):
-            return self._widened(X, None)
+            Z = self._widened(X, None)
+            if -1 in numbers:
+                Z[:, self._seen_at] = np.nan
+            return Z
         made = np.zeros((len(X), len(self._seen_at)))  # columns that came later were zero
         for row, number in zip(made, numbers, strict=True):
             seen = self._seen.pop(number)

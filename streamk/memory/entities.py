@@ -268,7 +268,8 @@ class EntityTable:
             done += self._call(events, some, out, learns=True)
             if done < min(some.stop, len(out)):
                 self._resize(min(2 * len(self._rows), self.max_entities))
-        self.now = float(np.fmax.reduce(events[1], initial=self.now))
+        known = events[1][~np.isnan(events[1])]
+        self.now = float(known[-1]) if len(known) else self.now
         return out
 
     def look(self, keys: ArrayLike, times: ArrayLike, X: ArrayLike) -> Floats:
@@ -554,6 +555,8 @@ def _line(given: ArrayLike) -> Floats:
     line = np.ascontiguousarray(given, np.float64)
     if line.ndim != 1:
         raise InvalidInput(f"keys, times and labels must have the shape (n,), not {line.shape}")
+    if (np.abs(line) > LARGEST).any():
+        raise InvalidInput(f"keys, times and labels must lie between {-LARGEST:g} and {LARGEST:g}")
     return line
 
 

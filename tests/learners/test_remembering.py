@@ -13,7 +13,7 @@ from reference.entities import Entities
 from state_kit import assert_same, reopened
 
 from streamk.errors import InvalidInput, StateError
-from streamk.learners import EntityMemory, MultiKernel, OnlineNystrom, from_state
+from streamk.learners import EntityMemory, MultiKernel, OnlineNystrom, from_state, remembering
 from streamk.learners.remembering import NUMBERS
 from streamk.memory.entities import LABEL_CLASSES
 
@@ -213,6 +213,40 @@ def test_what_is_learned_late_is_what_was_seen() -> None:
     late.learn_held_many(X, y, list(range(200)))  # of which nothing is held
     assert late.n_events == 200
     assert len(late.tables[0]) == 0
+
+
+def test_what_is_learned_again_is_no_second_past() -> None:
+    X, y = stream("numbers", 60)
+    one = model("numbers")
+    one.predict_held_many(X, range(60))
+    one.learn_held_many(X, y, range(60))
+    before = [table.state() for table in one.tables]
+    one.learn_held_many(X[:5], [9.0] * 5, [-1] * 5)
+    for table, state in zip(one.tables, before, strict=True):
+        for name, array in table.state().arrays.items():
+            np.testing.assert_array_equal(array, state.arrays[name], err_msg=name)
+    assert one.n_events == 65
+
+
+def test_what_held_events_were_seen_with_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = stream("numbers", 200)
+    one = model("numbers")
+    monkeypatch.setattr(remembering, "MOST_SEEN", 50 * 8 * len(one._seen_at))
+    one.predict_held_many(X, range(200))
+    assert one.held_predictions()["entities_of"].tolist() == [*range(150, 200)]
+    one.learn_held_many(X, y, range(200))
+    assert one.n_events == 200
+    assert not len(one.held_predictions()["entities_of"])
+
+
+def test_one_time_that_is_wrong_does_not_stay() -> None:
+    X, y = stream("numbers", 60)
+    X[:, 1] = np.arange(60) * 60.0
+    X[10, 1] = 1e12
+    one = model("numbers")
+    one.predict_held_many(X, range(60))
+    (table,) = one.tables
+    assert table.now == X[-1, 1]
 
 
 def test_held_predictions_that_do_not_fit_are_refused() -> None:
