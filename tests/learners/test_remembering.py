@@ -240,7 +240,7 @@ def test_what_held_events_were_seen_with_is_bounded(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_time_that_is_wrong_does_not_stay() -> None:
-    X, y = stream("numbers", 60)
+    X, _ = stream("numbers", 60)
     X[:, 1] = np.arange(60) * 60.0
     X[10, 1] = 1e12
     one = model("numbers")
