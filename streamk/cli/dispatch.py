@@ -22,7 +22,6 @@ COMMANDS = {
     "compile": "turn a learned model into one that predicts in microseconds",
     "demo": "see it learn on a small real data set that comes along",
     "inspect": "show what a checkpoint holds, and check it",
-    "forget": "remove what a job knows of a user, a card or another entity",
     "plot": "draw the figures of a run along its stream",
     "models": "list the models, their options, the kernels and the losses",
     **{name: provided("about").get(name, "") for name in provided("commands")},

@@ -339,7 +339,7 @@ def _config(
         "entity": list(stream.entities) or None,
         "time": stream.time,
         "spans": None if stream.spans is None else list(stream.spans),
-        "max_entities": stream.max_entities,
+        "max_entities": stream.max_entities if stream.entities else None,
         "labels": None if labels is None else labels.to_json(),
         "encoding": source.encoding,
         "delimiter": source.delimiter,

@@ -632,7 +632,7 @@ def remembering(
     *,
     time: Column | None = None,
     spans: Sequence[float] | None = None,
-    max_entities: int | None = None,
+    max_entities: int = MAX_ENTITIES,
 ) -> Any:
     """Return a model that knows the past of the entities of these fields: itself if it does so.
 
@@ -667,5 +667,5 @@ def remembering(
         return model
     if model.sharding is not None:
         raise InvalidInput(_IN_SHARDS)
-    most = MAX_ENTITIES if max_entities is None else max_entities
-    return EntityMemory(model, entities=columns, time=clock, spans=spans, max_entities=most)
+    given: dict[str, Any] = {"time": clock, "spans": spans, "max_entities": max_entities}
+    return EntityMemory(model, entities=columns, **given)

@@ -221,6 +221,25 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+def test_features_from_raw_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is served is what the page says, with one difference: the port."""
+    before, served = part("raw_events.md").split("## Serve it\n")
+    follow(before, tmp_path, monkeypatch)
+    (asks,), (answer,) = fenced(served, "sh"), fenced(served, "json")
+    serve, ask = asks.splitlines()
+    process = start(f"{serve} --http 127.0.0.1:0", tmp_path)
+    try:
+        address = next(filter(None, (re.search(r"http://(\S+)", one) for one in process.stdout)))
+        found = json.loads(run(ask.replace("localhost:8000", address[1]), tmp_path))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert found["prediction"] is json.loads(answer)["prediction"]
+    assert found["probabilities"] == pytest.approx(json.loads(answer)["probabilities"], abs=0.05)
+    follow(served.partition("## Forget one\n")[2], tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
 def test_the_quick_start_for_river(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     follow(part("quickstart.md", "If you use River"), tmp_path, monkeypatch)
 

@@ -19,6 +19,7 @@ from streamk.errors import InvalidInput, shown
 from streamk.learners.common.base import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
 from streamk.learners.remembering import remembering
+from streamk.memory.entities import MAX_ENTITIES
 from streamk.options import Checked, Choice, Real, Seconds, Whole, choice_of
 
 
@@ -49,8 +50,8 @@ class Stream(Checked):
         The field of the time of events, for entities: a time, or milliseconds since 1970.
     spans : sequence of float, optional
         Of what is known of entities, in seconds, as `EntityMemory` has them.
-    max_entities : int, optional
-        Entities of a field that are remembered, 1,000,000 by default.
+    max_entities : int, default 1000000
+        Entities of a field that are remembered.
     until_end : bool, default False
         Each partition ends where it ended when the run began (for a restart: the first run).
     max_events : int, optional
@@ -75,7 +76,7 @@ class Stream(Checked):
     entities: tuple[str | int, ...] = ()
     time: str | int | None = None
     spans: tuple[float, ...] | None = None
-    max_entities: Annotated[int | None, Whole(optional=True)] = None
+    max_entities: Annotated[int, Whole()] = MAX_ENTITIES
     until_end: bool = False
     max_events: Annotated[int | None, Whole(least=0, optional=True)] = None
     dead_letters: Sink | None = None
@@ -103,8 +104,9 @@ class Stream(Checked):
     def _check_kinds(self) -> None:
         """Raise `InvalidInput` for fields that are to be of a kind, and cannot be."""
         if not self.entities:
-            for of_them in ("time", "spans", "max_entities"):
-                if getattr(self, of_them) is not None:
+            given = {"time": self.time, "spans": self.spans}
+            for of_them, value in {**given, "max_entities": self.max_entities}.items():
+                if value not in (None, MAX_ENTITIES):
                     raise InvalidInput(f"{of_them}= is for entities; it needs entities= too")
         if self.spans and self.time is None:
             raise InvalidInput("spans= are of the time of events; they need time=")

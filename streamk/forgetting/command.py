@@ -1,11 +1,11 @@
-"""`streamk forget`: remove what a job knows of one entity."""
+"""`streamk forget`: what a job knows of one entity, removed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from streamk.cli.arguments import Parser, UsageError, checkpoint_place
-from streamk.cli.entities import field_entity, number_of, tables_of
+from streamk.cli.inspect import field_entity, number_of, tables_of
 from streamk.engine import Checkpoint
 from streamk.engine.checkpoints.changing import change_models
 from streamk.engine.checkpoints.files import key_of

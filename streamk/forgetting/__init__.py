@@ -1,0 +1,1 @@
+"""Entities that are to be forgotten, removed from what a job has saved."""
