@@ -247,3 +247,7 @@ def test_what_cannot_be() -> None:
         run(events, spans=(-1.0,))
     report = run(events, entity=("user", "usr"))
     assert "entity 'usr'" in " ".join(report.notes)
+    for n, event in enumerate(events):
+        event["ts"] = 60 * n
+    (note,) = run(events).notes
+    assert "the times 'ts' of the events lie in 1970: a number there is one of milli" in note
