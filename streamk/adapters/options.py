@@ -20,7 +20,8 @@ from streamk.errors import InvalidInput, shown
 from streamk.kernels import Kernel
 from streamk.learners.common.predictor import Turns
 from streamk.learners.registry import LEARNERS, options_of
-from streamk.options import Option, joined, of_parameters, parameters, sections
+from streamk.memory.entities import MAX_ENTITIES
+from streamk.options import Option, Whole, joined, of_parameters, parameters, sections
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -244,6 +245,34 @@ MANY = (
     | dict.fromkeys(("gamma", "optimizer", "max_landmarks"), _NEED_NONE)
 )
 """Advice on options of a single kernel, and on those of the feature machine among the experts."""
+
+
+ENTITIES: dict[str, Any] = {
+    "entities": Option(
+        type="sequence of str",
+        default=None,
+        optional=True,
+        doc="Fields that name entities, as users or cards: the model knows what each did before an "
+        "event (`streamk.learners.EntityMemory`). An event counts when it is learned.",
+    ),
+    "time": Option(
+        type="str",
+        default=None,
+        optional=True,
+        doc="The field of the time of events, for entities: a time, or milliseconds since 1970.",
+    ),
+    "spans": Option(
+        type="sequence of float",
+        default=None,
+        optional=True,
+        doc="Of what is known of entities, in seconds: an hour, a day and 30 days if there is a "
+        "time.",
+    ),
+    "max_entities": Whole(
+        least=1, default=MAX_ENTITIES, doc="Entities of a field that are remembered."
+    ),
+}
+"""Options of entities, which events in their order have."""
 
 
 _FITTING = ("fit", "partial_fit", "fit_transform")

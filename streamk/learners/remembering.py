@@ -31,6 +31,7 @@ NUMBERS = 16
 """Numbers of events, at most, whose statistics are kept unless they are named: the first ones."""
 _INSIDE: dict[str, Any] = {MultiKernel.TYPE: MultiKernel, Scaled.TYPE: Scaled}
 _OWNER = "the memory of entities"
+_YEAR = 31_536_000.0
 _MARKS = frozenset("=@:")
 _IN_SHARDS = (
     "entities and shards exclude each other: each shard would see a part of what an entity did"
@@ -173,6 +174,18 @@ class EntityMemory(Wrapper):
     def spans(self) -> tuple[float, ...]:
         """Spans of the statistics beside the whole past."""
         return self.tables[0].spans
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence where times lie in 1970, as seconds do that are read as milliseconds."""
+        field, _, part = str(self.time).rpartition("@")
+        if part != "elapsed" or not abs(self.tables[0].now) < _YEAR:
+            return ()
+        told = (
+            f"the times {field!r} of the events lie in 1970: a number there is one of milliseconds"
+            " since then; write seconds as milliseconds, or as text"
+        )
+        return (told,)
 
     @property
     def nbytes(self) -> int:

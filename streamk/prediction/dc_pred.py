@@ -209,7 +209,8 @@ def compile(  # noqa: A001 (the name that users look for)
     >>> bool((fast.predict_many(X) == svc.predict(X)).mean() > 0.98)
     True
     """
-    if getattr(model, "explained", model) is not model:
+    learner = getattr(getattr(model, "_model", None), "learner", model)  # of River's estimators
+    if getattr(learner, "explained", learner) is not learner:
         raise InvalidInput(
             f"{model!r} cannot be compiled: it predicts by what entities did before an event, and a"
             " compiled model knows nothing but the event"

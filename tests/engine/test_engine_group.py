@@ -22,7 +22,8 @@ from streamk.engine.checkpoints import directory_store
 from streamk.engine.checkpoints.files import lock
 from streamk.engine.recovery.group import Owner, contents
 from streamk.errors import EngineError
-from streamk.learners import Scaled, from_state
+from streamk.learners import EntityMemory, Scaled, from_state
+from streamk.memory import entity_number
 
 N = 400
 DATA, TIMES = split(N, 4)
@@ -186,6 +187,20 @@ def test_challengers_of_a_dead_member_are_merged_by_their_names(tmp_path: Path) 
     assert report.model.n_events == N
     events = {name: each.n_events for name, each in report.model.models.items()}
     assert events == {"a": N, "bb": N, "ccc": N - known}
+
+
+def test_what_a_dead_member_knew_of_entities_its_heir_knows(tmp_path: Path) -> None:
+    """Of one that both knew what the one knew that had seen more of it."""
+
+    def remembering() -> EntityMemory:
+        return EntityMemory(Scaled(learner()), entities=["c@entity"])
+
+    report = heir(tmp_path, model=remembering(), dead_model=remembering(), entity=("c",))
+    assert not report.lost
+    assert report.model.n_events == N
+    (table,) = report.model.tables
+    rows = [table.row(entity_number(name)) for name in "xyz"]
+    assert N - learned(tmp_path, "member-1") <= sum(row["count"] for row in rows) <= N
 
 
 def test_the_slot_is_free_when_the_group_is_left(tmp_path: Path) -> None:

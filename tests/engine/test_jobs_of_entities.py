@@ -217,6 +217,14 @@ def test_other_models_around_and_inside() -> None:
     assert no_time.schema.kinds["ts"] == "time"
 
 
+def test_a_schema_may_name_them() -> None:
+    events = payments()
+    kinds: Any = {"user": "entity", "shop.id": "entity", "ts": "clock"}
+    schema = Schema(label="y", kinds=kinds, ignore=("id",))
+    named = attached(MemorySource(events), few(), schema=schema).run()
+    assert same_model(named.model, run(events).model)
+
+
 def test_what_cannot_be() -> None:
     events = payments(9)
     other = EntityMemory(few(), entities=["user@entity"])
@@ -247,3 +255,7 @@ def test_what_cannot_be() -> None:
         run(events, spans=(-1.0,))
     report = run(events, entity=("user", "usr"))
     assert "entity 'usr'" in " ".join(report.notes)
+    for n, event in enumerate(events):
+        event["ts"] = 60 * n
+    (note,) = run(events).notes
+    assert "the times 'ts' of the events lie in 1970: a number there is one of milli" in note

@@ -13,7 +13,7 @@ from connectors.kafka.sink import KafkaSink
 from streamk.engine import Engine, Report
 from streamk.engine.options import FLAGS, grouped
 from streamk.kernels import Gaussian
-from streamk.learners import DoublyStochastic
+from streamk.learners import DoublyStochastic, EntityMemory, Scaled
 
 from .broker import Broker
 from .client import Client
@@ -25,7 +25,7 @@ from .world import Process, current, simulated
 
 
 def real_learner(staleness: int | None = None, workers: Mortal | None = None) -> Any:
-    """A learner; in shards where a staleness is given."""
+    """A learner that remembers entities, or one in shards where a staleness is given."""
     learner = DoublyStochastic(
         Gaussian(bandwidth=1.0),
         loss="logistic",
@@ -34,7 +34,9 @@ def real_learner(staleness: int | None = None, workers: Mortal | None = None) ->
         seed=3,
         batch_size=8,
     )
-    return learner if staleness is None else in_shards(learner, staleness, workers)
+    if staleness is None:
+        return EntityMemory(Scaled(learner), entities=["c=x"])
+    return in_shards(learner, staleness, workers)
 
 
 @dataclass

@@ -45,7 +45,7 @@ class Stream(Checked):
     entities : tuple of str
         Fields that name entities, as users or cards: the model knows what each did before an event,
         see `streamk.learners.EntityMemory`, which is put around it. These are columns of no other
-        kind. A `Schema` has `kinds` instead, and a model that is an `EntityMemory`.
+        kind. A `Schema` has `kinds` instead.
     time : str, optional
         The field of the time of events, for entities: a time, or milliseconds since 1970.
     spans : sequence of float, optional
@@ -130,14 +130,14 @@ class Stream(Checked):
         return kinds if self.time is None else {**kinds, self.time: "clock"}
 
     def remembering(self, model: Any) -> Any:
-        """Return a model that knows the past of the entities, see `remembering`."""
-        return remembering(
-            model,
-            self.entities,
-            time=self.time,
-            spans=self.spans,
-            max_entities=self.max_entities,
-        )
+        """Return a model that knows the past of the entities, also of a schema's; `remembering`."""
+        entities, time = self.entities, self.time
+        if isinstance(self.schema, Schema) and self.schema.mode != "fixed":
+            kinds = self.schema.kinds
+            entities = tuple(name for name, kind in kinds.items() if kind == "entity")
+            time = next((name for name, kind in kinds.items() if kind == "clock"), None)
+        more: dict[str, Any] = {"spans": self.spans, "max_entities": self.max_entities}
+        return remembering(model, entities, time=time, **more)
 
     def schema_for(self, model: Learner) -> Schema:
         """Return the schema that was given, or one whose columns are found along the stream."""

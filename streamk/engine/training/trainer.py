@@ -460,8 +460,8 @@ class Trainer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about names that have not come, and labels that are no classes."""
-        return (*self.names.sentences(), *self._labels.sentences())
+        """Sentences about names that have not come, labels that are no classes, and times."""
+        return (*self.names.sentences(), *self._labels.sentences(), *self.model.predicting.notes)
 
     def tell(self) -> None:
         """Warn by what `notes` has."""

@@ -186,6 +186,11 @@ class Methods(Protocol):
         return ()
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for each thing about its events that may be a mistake."""
+        return ()
+
+    @property
     def leading_step(self) -> float | None:
         """The size of steps that predicts, of several."""
         return None
