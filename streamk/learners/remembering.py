@@ -25,6 +25,7 @@ from streamk.state import State
 Floats = NDArray[np.float64]
 Labels = Sequence[Any] | NDArray[Any]
 
+_OF_EVENT = "event:"
 MOST_SEEN = 64 << 20
 """Bytes of what held events were seen with, at most: the oldest is forgotten."""
 NUMBERS = 16
@@ -201,12 +202,20 @@ class EntityMemory(Wrapper):
         before = self._columns or ()
         column_keys([*before, *names])
         numbers = self._new_numbers(names)
-        made = [f"{table.name}.{name}" for table in self.tables for name in numbers]
-        column_keys([*(self.learner.columns or ()), *self._usual(names), *made])
+        usual = [self._inside(name) for name in self._usual(names)]
+        column_keys([*(self.learner.columns or ()), *usual])
         for table in self.tables:
             table.add_columns(numbers)
         self._columns = (*before, *names)
-        self._widen(self._usual(names))
+        self._widen(usual)
+
+    def _inside(self, name: Column) -> Column:
+        """Return the name that a column has to the learner inside.
+
+        One that may be a statistic's, such as "user.count", has "event:" before it.
+        """
+        starts = (_OF_EVENT, *(f"{table.name}." for table in self.tables))
+        return f"{_OF_EVENT}{name}" if str(name).startswith(starts) else name
 
     def _usual(self, names: Sequence[Column]) -> list[Column]:
         """Return those of some columns that are none of entities or time."""
@@ -244,7 +253,7 @@ class EntityMemory(Wrapper):
             return
         usual = self._usual(columns)
         self._from = np.array([here[name] for name in usual], np.intp)
-        self._to = np.array([to[name] for name in usual], np.intp)
+        self._to = np.array([to[self._inside(name)] for name in usual], np.intp)
         made = [to[name] for table in self.tables for name in table.columns if name in to]
         self._made = np.array(made, np.intp)
         self._told = np.array(

@@ -175,11 +175,13 @@ class EntityTable:
         if len(set(spans)) < len(spans):
             raise InvalidInput(f"spans={shown(spans)} has one twice; leave it out")
         if not isinstance(max_entities, int) or not 1 <= max_entities < 2**31:
-            raise InvalidInput(f"max_entities={max_entities!r} must be a whole number from 1")
+            raise InvalidInput(
+                f"max_entities={max_entities!r} must be a whole number from 1 to 2^31 - 1"
+            )
         self.name, self.classes = name, classes
         self.spans = tuple(float(span) for span in spans)
         self.now = math.nan
-        """The latest time of all events, NaN before the first."""
+        """The time of the event that came last, NaN before the first that has one."""
         self._spans = np.array(self.spans)
         self._names: list[str] = []
         self._sources = np.zeros(0, np.int64)

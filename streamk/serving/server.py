@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import http
 import ipaddress
 import os
@@ -356,11 +357,17 @@ class Server:
         self._server().run(sockets=[listener])
 
     def start(self, listener: socket.socket) -> threading.Thread:
-        """Serve in a thread, which ends with the process."""
+        """Serve in a thread that ends before the process, which might crash otherwise."""
         server = self._server()
         thread = threading.Thread(
             target=server.run, kwargs={"sockets": [listener]}, name="streamk-http", daemon=True
         )
+
+        def stop() -> None:
+            server.should_exit = True
+            thread.join(_STOP_SECONDS + 1.0)
+
+        atexit.register(stop)
         thread.start()
         return thread
 

@@ -344,7 +344,7 @@ def test_options_that_are_refused() -> None:
             EntityMemory(**{"learner": made(MultiKernel), **options})
     one = model()
     before = one.state()
-    for names in (["amount"], ["x", "x"], ["user.count"]):
+    for names in (["amount"], ["x", "x"]):
         with pytest.raises(InvalidInput):
             one.add_columns(names)
     assert one.columns == tuple(COLUMNS)
@@ -359,3 +359,16 @@ def test_options_that_are_refused() -> None:
     with pytest.raises(InvalidInput):
         one.learn_many(X[:2], ["a", None])
     assert_same(one, EntityMemory.from_state(before))
+
+
+def test_fields_may_have_the_names_of_statistics() -> None:
+    X, y = stream("numbers", 120)
+    one = model("numbers")
+    more = ["user.count", "user.amount.mean", "amount.mean", "event:user.count"]
+    one.learn_many(X[:60], y[:60])
+    one.add_columns(more)
+    wide = np.column_stack([X, np.ones((len(X), len(more)))])
+    one.predict_then_learn_many(wide[60:], y[60:])
+    assert_same(reopened(one), one)
+    inside = one.learner.columns
+    assert {"user.count", "event:user.count", "event:event:user.count"} <= {*inside}

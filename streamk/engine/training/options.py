@@ -117,7 +117,9 @@ class Stream(Checked):
         taken |= dict.fromkeys(self.ignore, "ignored")
         for option, name in fields:
             if name in taken:
-                raise InvalidInput(f"{option}={name!r} is {taken[name]}, too; it is of one kind")
+                raise InvalidInput(
+                    f"{option}={name!r} is {taken[name]}, too; leave out one of them"
+                )
             taken[name] = f"among {option}="
         if isinstance(self.schema, Schema) and fields:
             raise InvalidInput(f"{fields[0][0]}= beside a Schema; give that kinds={self._kinds!r}")
