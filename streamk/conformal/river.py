@@ -73,7 +73,7 @@ class ConformalRegressor(InTurns, base.Wrapper[base.Regressor], base.Regressor):
     ...     held.update(y in model.predict_one(x, with_interval=True))
     ...     model.learn_one(x, y)
     >>> print(f"{held.get():.2f}")
-    0.89
+    0.90
     """
 
     regressor: base.Regressor
