@@ -82,7 +82,7 @@ def _step(text: str) -> Any:
 
 
 def _flag(text: str) -> bool:
-    return one_of("true", "false")(text) == "true"
+    return one_of("true", "false")(text.lower()) == "true"
 
 
 def _class_weight(text: str) -> Any:

@@ -100,7 +100,8 @@ def test_any_cut_and_any_crash_gives_the_same_bits(tmp_path: Path) -> None:
         run(events, checkpoint=tmp_path, entity=("user",))
     with pytest.raises(StateError, match="max_entities=1000000, this run has 5"):
         run(events, checkpoint=tmp_path, max_entities=5)
-    with pytest.raises(StateError, match="spans=None"):
+    run(events, checkpoint=tmp_path, spans=(3600.0, 86_400.0, 2_592_000.0))  # as by default
+    with pytest.raises(StateError, match="spans="):
         run(events, checkpoint=tmp_path, spans=(60.0,))
 
 

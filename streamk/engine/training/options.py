@@ -19,7 +19,7 @@ from streamk.errors import InvalidInput, shown
 from streamk.learners.common.base import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
 from streamk.learners.remembering import remembering
-from streamk.memory.entities import MAX_ENTITIES
+from streamk.memory.entities import MAX_ENTITIES, SPANS
 from streamk.options import Checked, Choice, Real, Seconds, Whole, choice_of
 
 
@@ -110,6 +110,8 @@ class Stream(Checked):
                     raise InvalidInput(f"{of_them}= is for entities; it needs entities= too")
         if self.spans and self.time is None:
             raise InvalidInput("spans= are of the time of events; they need time=")
+        if self.entities and self.time is not None and self.spans is None:
+            object.__setattr__(self, "spans", SPANS)
         fields: list[tuple[str, str | int]] = [("text", name) for name in self.text]
         fields += [("entities", name) for name in self.entities]
         fields += [] if self.time is None else [("time", self.time)]
