@@ -27,10 +27,9 @@ TYPE = "memory"
 _NAMES = tuple(f"@{name}" for name in COLUMNS)
 """Columns of the labels, which come before those of the events."""
 _M = len(COLUMNS)
-_LEVEL, _KNOWN, _NUMBER = 0, _M, _M + 1
-"""Places of the level, and behind the columns of how many labels were known, and of the event's
-number, NaN where it has none."""
-KNOWN = _M + 2
+_LEVEL, _KNOWN = 0, _M
+"""Places of the level, and behind the columns of how many labels were known."""
+KNOWN = _M + 1
 """Numbers that are remembered of an event."""
 
 _FIRST = 32
@@ -38,8 +37,6 @@ _FIRST = 32
 _NAN = np.full(1, math.nan)
 _FORGOTTEN = np.full((1, KNOWN), math.nan)
 _FORGOTTEN[0, _KNOWN] = -1.0
-
-
 _AGAIN = -1
 
 
@@ -124,10 +121,10 @@ class LabelExpert:
         count = float(self.labels.n_labels)
         if not self.numbers:
             if self._now[0, _KNOWN] != count:
-                self._now = np.array([[*self.labels.now().tolist(), count, math.nan]])
+                self._now = np.array([[*self.labels.now().tolist(), count]])
             return self._now if n == 1 else np.repeat(self._now, n, axis=0)
         some, self.numbers = self.numbers[:n], self.numbers[n:]
-        rows = [np.append(self.labels.now(number), (count, number)) for number in some]
+        rows = [np.append(self.labels.now(number), count) for number in some]
         return np.stack(rows)
 
     @staticmethod
@@ -260,3 +257,4 @@ class LabelExpert:
         self.model.merge(other.model, common_events=common)
         if ahead:
             self.labels = LabelMemory.from_state(other.labels.state())
+            self._now = np.full((1, KNOWN), math.nan)

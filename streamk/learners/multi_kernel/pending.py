@@ -205,7 +205,7 @@ _NO_FORECAST = np.zeros((0, 0), np.float32)
 
 def inner_name(event: Floats, known: Floats) -> bytes:
     """Return the name of an event (d,) to the learner inside the expert of labels."""
-    return np.concatenate([known[:-2], event]).tobytes()
+    return np.concatenate([known[:-1], event]).tobytes()
 
 
 def _stacked(arrays: list[NDArray[Any]], none: NDArray[Any]) -> NDArray[Any]:
