@@ -105,11 +105,6 @@ class LabelMemory:
         return int(self._labels.nbytes)
 
     @property
-    def level(self) -> float:
-        """The level, NaN before the first label."""
-        return float(self._means[0]) if self.n_labels else math.nan
-
-    @property
     def _known(self) -> Floats:
         """The labels that are kept, the oldest first."""
         known: Floats = self._labels[self._stop - min(self.n_labels, _KEPT) : self._stop]
@@ -123,15 +118,13 @@ class LabelMemory:
         Events may have numbers, in their order, where labels come late.
         """
         lag = self.lag if number is None else max(0, number - self.offset - self.n_labels)
-        if self.n_labels < _SHORTEST:
-            return np.asarray(self._rows(self._stop, 1, self._means[None], lag)[0])
-        # The same of one event, in Python's numbers: in a tenth of the time.
-        level, *means = self._means.tolist()
+        # Python's numbers take a tenth of the time of arrays of one.
+        level, *means = self._means.tolist() if self.n_labels else [math.nan] * len(self._means)
         third, before, last = self._labels[self._stop - 3 : self._stop].tolist()
         row = [level, last - level, last - before, before - third, *(last - mean for mean in means)]
         seasonal, changes = [math.nan] * _SEASONS, [math.nan] * _SEASONS
         for place, season in enumerate(self.seasons):
-            at = self._stop - _known_after(season, lag)
+            at = self._stop - (season * (lag // season + 1) - lag)  # the first that is known
             one, other = self._labels[at - 1 : at + 1].tolist()
             seasonal[place], changes[place] = other - level, other - one
         return np.array([*row, *seasonal, *changes])
@@ -143,12 +136,10 @@ class LabelMemory:
         """
         pieces = []
         for part in self._parts(len(labels)):
-            n = part.stop - part.start
-            means = self._add(labels[part], np.zeros(n, np.int64))
-            at = self._stop - n
-            pieces.append(self._rows(at, 1, means[:1], self.lag))
-            if n > 1:
-                pieces.append(self._rows(at + 1, n - 1, means[1:], 0))
+            pieces.append(self.now()[None])
+            means = self._add(labels[part], np.zeros(part.stop - part.start, np.int64))
+            if len(means) > 1:
+                pieces.append(self._rows(means[1:]))
             self._end(0)
         return np.concatenate(pieces) if pieces else np.zeros((0, len(COLUMNS)))
 
@@ -159,11 +150,6 @@ class LabelMemory:
         """
         if number is not None:
             self.offset = number - (self.n_labels + len(labels) - 1)
-        if len(labels) == 1:
-            lag = max(0, self.n_labels - int(known[0]))
-            self._add(labels, np.array([lag]))
-            self._end(lag)
-            return
         lags = np.maximum(0, self.n_labels + np.arange(len(labels)) - known)
         for part in self._parts(len(labels)):
             self._add(labels[part], lags[part])
@@ -172,6 +158,8 @@ class LabelMemory:
     def _parts(self, n: int) -> list[slice]:
         """Return slices of the next n labels, which end with each search for lags."""
         until = _LOOK_EVERY - self.n_labels % _LOOK_EVERY
+        if 0 < n <= until:
+            return [slice(0, n)]
         stops = [*range(until, n, _LOOK_EVERY), n]
         return [slice(a, b) for a, b in zip([0, *stops], stops, strict=False) if a < b]
 
@@ -203,27 +191,25 @@ class LabelMemory:
         if self.n_labels % _LOOK_EVERY == 0:
             self.seasons = find_seasons(self._known, self.seasons)
 
-    def _rows(self, at: int, n: int, means: Floats, lag: int) -> Floats:
-        """Return the columns of n events, of which the first has the labels before `at`."""
+    def _rows(self, means: Floats) -> Floats:
+        """Return the columns of the last n events, by the level and means (n, 1 + rates) before.
+
+        Each label was known before the next event, as `now` has it with a lag of 0.
+        """
+        n, at = len(means), self._stop - len(means)
 
         def ago(labels: int) -> Floats:
             return self._labels[at - labels : at - labels + n]
 
         out = np.full((n, len(COLUMNS)), np.nan)
-        last, before = ago(1), ago(2)
-        level = np.where(np.isnan(last), last, means[:, 0])
-        out[:, 0], out[:, 1], out[:, 2], out[:, 3] = (
-            level,
-            last - level,
-            last - before,
-            before - ago(3),
-        )
-        seasonal = 4 + len(_RATES)
-        out[:, 4:seasonal] = last[:, None] - means[:, 1:]
+        level, last, before = means[:, 0], ago(1), ago(2)
+        first = level, last - level, last - before, before - ago(3)
+        out[:, : len(first)] = np.stack(first, axis=1)
+        seasonal = len(first) + len(_RATES)
+        out[:, len(first) : seasonal] = last[:, None] - means[:, 1:]
         for place, season in enumerate(self.seasons):
-            labels = _known_after(season, lag)
-            out[:, seasonal + place] = ago(labels) - level
-            out[:, seasonal + _SEASONS + place] = ago(labels) - ago(labels + 1)
+            out[:, seasonal + place] = ago(season) - level
+            out[:, seasonal + _SEASONS + place] = ago(season) - ago(season + 1)
         return out
 
     # State
@@ -259,11 +245,6 @@ class LabelMemory:
         memory.seasons, memory._means = tuple(seasons), found["means"].copy()
         memory._place(found["labels"], 0)
         return memory
-
-
-def _known_after(season: int, lag: int) -> int:
-    """Return how many labels ago that of a whole number of seasons ago is, which is known."""
-    return season * (lag // season + 1) - lag
 
 
 _LABELS = Domain(-1e300, 1e300)

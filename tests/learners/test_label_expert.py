@@ -148,7 +148,7 @@ def test_merged_ones_have_the_labels_of_the_one_ahead() -> None:
     memory, ahead = one._mixture.external.memory, two._mixture.external.memory
     assert memory is not None
     assert ahead is not None
-    assert memory.labels.level == ahead.labels.level == y[-1]
+    assert memory.labels.now()[0] == ahead.labels.now()[0] == y[-1]
     one.predict_then_learn_many(X[:50], y[:50])
 
 

@@ -75,27 +75,29 @@ def _leave(place: Any, index: Any) -> None:
 
 
 @exact_part
+def _link(older: Any, newer: Any, after: Any, before: Any, links: Any, ends: Any) -> None:
+    """Have one row come after an older one, and one before a newer one; below 0 are the ends."""
+    if older < 0:
+        ends[OLDEST] = after
+    else:
+        links[older, 1] = after
+    if newer < 0:
+        ends[NEWEST] = before
+    else:
+        links[newer, 0] = before
+
+
+@exact_part
 def _unchain(row: Any, links: Any, ends: Any) -> None:
     older, newer = links[row, 0], links[row, 1]
-    if older < 0:
-        ends[OLDEST] = newer
-    else:
-        links[older, 1] = newer
-    if newer < 0:
-        ends[NEWEST] = older
-    else:
-        links[newer, 0] = older
+    _link(older, newer, newer, older, links, ends)
 
 
 @exact_part
 def _chain(row: Any, links: Any, ends: Any) -> None:
     """Make a row the newest."""
     links[row, 0], links[row, 1] = ends[NEWEST], -1
-    if ends[NEWEST] < 0:
-        ends[OLDEST] = row
-    else:
-        links[ends[NEWEST], 1] = row
-    ends[NEWEST] = row
+    _link(ends[NEWEST], -1, row, row, links, ends)
 
 
 @exact_part
@@ -349,14 +351,7 @@ def forget(key: float, rows: Any, index: Any, links: Any, ends: Any) -> Any:
             rows[row, j] = rows[last, j]
         older, newer = links[last, 0], links[last, 1]
         links[row, 0], links[row, 1] = older, newer
-        if older < 0:
-            ends[OLDEST] = row
-        else:
-            links[older, 1] = row
-        if newer < 0:
-            ends[NEWEST] = row
-        else:
-            links[newer, 0] = row
+        _link(older, newer, row, row, links, ends)
     rows[last, :] = 0.0
     return True
 
