@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from encoding_kit import rows_of
 from reference import encoding as naive
 
 from connectors.errors import BadRecord
@@ -58,15 +59,6 @@ def flat(event: dict[str, Any]) -> dict[str, Any]:
     event = {**event, "shop.id": event["shop"]["id"]}
     del event["shop"]
     return event
-
-
-def rows_of(table: ColumnTable, events: Events) -> list[list[float]]:
-    found = []
-    for event in events:
-        read = table.read(event)
-        table.admit(read)
-        found.append(table.row(read).tolist())
-    return found
 
 
 @pytest.mark.parametrize("absent", ["zero", "missing"])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from encoding_kit import rows_of
 from engine_kit import attached, learner, same_model
 from reference import encoding as naive
 
@@ -84,15 +85,6 @@ def comments(seed: int, n: int, vocabulary: int = 40) -> Events:
             del event["comment"]
         events.append(event)
     return events
-
-
-def rows_of(table: ColumnTable, events: Events) -> list[list[float]]:
-    found = []
-    for event in events:
-        read = table.read(event)
-        table.admit(read)
-        found.append(table.row(read).tolist())
-    return found
 
 
 @pytest.mark.usefixtures("small")
