@@ -1,4 +1,4 @@
-"""Labels that come later than their events, from a source of their own."""
+"""Labels that come later than their events: from a source of their own, or with later events."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from connectors.base import Source, group_of
-from connectors.records import FRAMED
 from streamk.encoding import Name
 from streamk.engine.training.bad_events import Revisions
 from streamk.engine.training.options import Stream
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
-from streamk.late.source import JoinedSource
+from streamk.late.horizon import Horizon
+from streamk.late.source import NAMED, JoinedSource
 from streamk.late.trainer import LateTrainer
 from streamk.learners.common.base import Learner
 from streamk.options import Choice, Whole
 
-__all__ = ["LateLabels"]
-
-_ENCODINGS = ("json", "csv", "dict", *FRAMED)
+__all__ = ["Horizon", "LateLabels"]
 
 
 @dataclass(frozen=True)
@@ -85,9 +83,9 @@ class LateLabels:
         if self.default is not None and seconds is None:
             raise InvalidInput("default= is the label after a timeout; give timeout= too")
         for what, source in (("events", events), ("labels", self.source)):
-            if source.encoding not in _ENCODINGS:
+            if source.encoding not in NAMED:
                 raise InvalidInput(
-                    f"late labels are for records with named fields ({', '.join(_ENCODINGS)}); the"
+                    f"late labels are for records with named fields ({', '.join(NAMED)}); the"
                     f" {what} are of encoding {source.encoding!r}"
                 )
             group = group_of(source)

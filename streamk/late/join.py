@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.engine.checkpoints.segment_files import SegmentFiles
+from streamk.engine.checkpoints.segment_files import SegmentFiles, is_name
 from streamk.engine.training.bad_events import Fates, Revisions
 from streamk.errors import StateError
 from streamk.late.held import HeldEvents, HeldRecords
@@ -26,8 +26,6 @@ MEMORY = 64 << 20
 """Bytes of the young ones of a queue, about; beyond that the oldest go to the disk."""
 _ENTRY_BYTES = 250
 """Of an entry in memory, with a key of some characters."""
-QUEUES = "held", "early", "over"
-"""Events that wait for their labels, labels that wait for their events, and keys that are over."""
 
 Label = Any
 _Class = str | bool | int | float
@@ -276,7 +274,7 @@ class Join:
         remembered = held if self._learns_again else None
         self._over = WaitingQueue(tuple[str, bool, _Class | None, int], files, remembered)
         """By key: is its label known, that label, and the clock at which it was over."""
-        self._queues = dict(zip(QUEUES, (self._held, self._early, self._over), strict=True))
+        self._queues = {"held": self._held, "early": self._early, "over": self._over}
         self._next = -(1 << 63)
         """The clock up to which nothing that waits is over its time."""
 
@@ -446,6 +444,8 @@ class Join:
             self.fates = Fates(**{name: int(n) for name, n in counts.items()})
             numbers = count()
             for name, queue in self._queues.items():
+                if not all(map(is_name, files[name])):
+                    raise StateError("held events: their counts or files are missing")
                 queue.restore(arrays[name], files[name], arrays[f"{name}_live"], check, numbers)
         except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise StateError(

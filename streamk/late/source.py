@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.base import Chunk, Source, SourceBase, Trouble, Troubled
-from connectors.errors import OffsetOutOfRange
+from connectors.errors import BadRecord, OffsetOutOfRange
+from connectors.records import FRAMED
 from streamk.encoding import (
     BadEvent,
     Decoder,
@@ -33,6 +34,11 @@ EVENTS, LABELS = "stream/", "labels/"
 """Beginnings of the names of partitions. Where clocks are equal the names decide: labels that
 came until an event are learned before it is predicted."""
 
+NAMED = ("json", "csv", "dict", *FRAMED)
+"""Encodings whose values have names."""
+_ORDINALS = 1_000_000_000
+"""Milliseconds, twelve days of 1970: below are the numbers of lines of sources without times."""
+
 
 def _asked(name: str) -> Any:
     """Return a method of `JoinedSource` that asks the source of a partition by its own name."""
@@ -47,6 +53,8 @@ def _asked(name: str) -> Any:
 class JoinedSource(SourceBase):
     """Two sources as one: its partitions are those of both, with "stream/" or "labels/" before.
 
+    Without a source of labels it is that of the events, with times of their own.
+
     The field `time` holds when a record was, see `LateLabels`. A record without one has the
     timestamp `NEVER`, which moves no clock.
 
@@ -58,8 +66,10 @@ class JoinedSource(SourceBase):
     ('labels/0', 'stream/0')
     """
 
-    def __init__(self, events: Source, labels: Source, *, time: Name | None = None) -> None:
-        self._sources = {EVENTS: events, LABELS: labels}
+    def __init__(self, events: Source, labels: Source | None, *, time: Name | None = None) -> None:
+        self._sources = {EVENTS: events}
+        if labels is not None:
+            self._sources[LABELS] = labels
         self.encoding, self.fields = events.encoding, events.fields
         self.record_format = events.record_format
         self._held: frozenset[str] = frozenset()
@@ -220,17 +230,22 @@ class Taken:
         )
 
 
-class LateReader:
-    """Reads keys of events and labels, and labels, by the schema of the job."""
+class RecordReader:
+    """Reads keys and labels of records beside the columns of events.
 
-    def __init__(self, events: Source, late: LateLabels, schema: Schema) -> None:
-        self._late, self._label = late, schema.label
-        labels = late.source
-        self._event_keys = FieldReader.of_source(events, (late.key,))
-        names = (late.key,) if schema.label is None else (late.key, schema.label)
-        self._cells = FieldReader.of_source(labels, names)
+    Parameters
+    ----------
+    key : str, optional
+        The field by which labels and events find each other.
+    schema : Schema
+        That of the job, with the label.
+    time : str, optional
+        The field with the time, which every record must have.
+    """
+
+    def __init__(self, key: Name | None, schema: Schema, time: Name | None) -> None:
+        self._key, self._label, self._time = key, schema.label, time
         self._as_label = LabelReader(schema).one
-        self.default = self._as_label(late.default)
 
     def read(self, batch: Batch, decoder: Decoder) -> Taken:
         """Take a batch apart. Raises `BadRecord` as decoders do."""
@@ -244,12 +259,11 @@ class LateReader:
         for i, row in enumerate(decoded.good.tolist()):
             rows[at_events[row]] = i
         bad = {at_events[e.row]: e._replace(row=at_events[e.row]) for e in decoded.bad}
-        self._read(self._event_keys, batch, at_events, keys, None, bad)
-        self._read(self._cells, batch, np.flatnonzero(is_label).tolist(), keys, labels, bad)
-        if self._late.time is not None:
+        self._read_fields(batch, is_label, keys, labels, bad)
+        if self._time is not None:
             for row in np.flatnonzero(batch.timestamps == NEVER).tolist():
-                reason = f"time missing: {self._late.time!r} holds no time"
-                bad.setdefault(row, BadEvent(row, self._late.time, reason))
+                reason = f"time missing: {self._time!r} holds no time"
+                bad.setdefault(row, BadEvent(row, self._time, reason))
         for row in bad:
             keys[row] = None
         width = np.full(len(decoded.X), known, np.int64)
@@ -269,6 +283,17 @@ class LateReader:
             *tombstones_apart([bad[row] for row in sorted(bad)], batch.values),
         )
 
+    def _read_fields(
+        self,
+        batch: Batch,
+        is_label: NDArray[np.bool_],
+        keys: list[str | None],
+        labels: list[Any],
+        bad: dict[int, BadEvent],
+    ) -> None:
+        """Read keys of records, and labels of those that have one; note those of no use."""
+        raise NotImplementedError
+
     def _read(
         self,
         fields: FieldReader,
@@ -278,8 +303,6 @@ class LateReader:
         labels: list[Any] | None,
         bad: dict[int, BadEvent],
     ) -> None:
-        """Read keys of records, and labels of those that are labels; note those of no use."""
-        name = self._label
         for row, cells in zip(
             places, fields.many([batch.values[at] for at in places]), strict=True
         ):
@@ -288,11 +311,64 @@ class LateReader:
             try:
                 if isinstance(cells, Rejected):
                     raise cells
-                keys[row] = key_of(cells[0], self._late.key)
-                if labels is None:
-                    continue
-                labels[row] = self._as_label(cells[1])
-                if labels[row] is None:
-                    raise Rejected("label missing", f"the record of a label has no {name!r}", name)
+                key = "" if self._key is None else key_of(cells[0], self._key)
+                if labels is not None:
+                    labels[row] = self._as_label(cells[-1])
+                keys[row] = key
             except Rejected as rejection:
                 bad[row] = BadEvent(row, rejection.column, rejection.reason)
+
+
+class LateReader(RecordReader):
+    """Reads keys of events and labels, and labels, by the schema of the job."""
+
+    def __init__(self, events: Source, late: LateLabels, schema: Schema) -> None:
+        super().__init__(late.key, schema, late.time)
+        labels = late.source
+        self._event_keys = FieldReader.of_source(events, (late.key,))
+        names = (late.key,) if schema.label is None else (late.key, schema.label)
+        self._cells = FieldReader.of_source(labels, names)
+        self.default = self._as_label(late.default)
+
+    def _read_fields(
+        self,
+        batch: Batch,
+        is_label: NDArray[np.bool_],
+        keys: list[str | None],
+        labels: list[Any],
+        bad: dict[int, BadEvent],
+    ) -> None:
+        at_labels = np.flatnonzero(is_label).tolist()
+        self._read(self._event_keys, batch, np.flatnonzero(~is_label).tolist(), keys, None, bad)
+        self._read(self._cells, batch, at_labels, keys, labels, bad)
+        for row in at_labels:
+            if labels[row] is None and row not in bad:
+                reason = f"label missing: the record of a label has no {self._label!r}"
+                bad[row] = BadEvent(row, self._label, reason)
+
+
+class SeriesReader(RecordReader):
+    """Reads the labels of events, and the names of their series, by the schema of the job."""
+
+    def __init__(
+        self, events: Source, series: Name | None, schema: Schema, time: Name | None, *, timed: bool
+    ) -> None:
+        super().__init__(series, schema, time)
+        names = [name for name in (series, schema.label) if name is not None]
+        self._cells = FieldReader.of_source(events, names)
+        self._needs_times = timed and time is None
+
+    def _read_fields(
+        self,
+        batch: Batch,
+        is_label: NDArray[np.bool_],
+        keys: list[str | None],
+        labels: list[Any],
+        bad: dict[int, BadEvent],
+    ) -> None:
+        if self._needs_times and len(batch) and batch.timestamps.max() < _ORDINALS:
+            raise BadRecord(
+                "the events have no time of their own, and the horizon is one of time; name the"
+                " field that has it by --time (time=), or give the horizon as a number of events"
+            )
+        self._read(self._cells, batch, list(range(len(batch))), keys, labels, bad)

@@ -121,6 +121,7 @@ class BatchSteps:
         self._alone = not work.model.holds_predictions
         """A prediction may change the model, as that of one in shards."""
         self._learned = work.model.n_events
+        self._classes = set(work.model.classes)
         self.rows: list[int] = []
         """Events that were predicted, by their rows in the batch."""
         self.details: list[dict[str, Any]] = []
@@ -133,6 +134,8 @@ class BatchSteps:
         """Events between each of these and its label."""
         self.slices: list[float] = []
         """NaN where one has none."""
+        self.unchanged: list[Any] = []
+        """The labels that were the last when these events were predicted, None where unknown."""
         self.again = 0
         """Number of these that were learned before, with another label."""
         self.bad: list[BadEvent] = []
@@ -183,9 +186,18 @@ class BatchSteps:
             work.number += 1
         self.rows.append(row)
 
-    def learn(self, row: int, slot: int, label: Any, *, again: bool) -> None:
-        """Have the event in a slot learned after all that is to be predicted so far."""
+    def learn(
+        self, row: int, slot: int, label: Any, *, again: bool = False, before: Any = None
+    ) -> None:
+        """Have the event in a slot learned after all that is to be predicted so far.
+
+        A label that would make too many classes is a bad one instead. `before` is the label that
+        was the last when the event was predicted, if that is known.
+        """
         work, taken = self._work, self._taken
+        if work.model.is_classifier and beyond(self._classes, [label], work.model.max_classes):
+            self._refuse(row, label)
+            return
         fresh = self._fresh.get(slot)
         events, columns = work.held.events, work.model.columns
         width = events["width"].item(slot) if fresh is None else int(taken.width[fresh[1]])
@@ -203,6 +215,7 @@ class BatchSteps:
             self._anew[0].append(len(self._y))
             self._anew[1].append(fresh[0])
         self.delays.append(work.number - 1 - number)
+        self.unchanged.append(before)
         self.slices.append(part if number >= work.sliced_from else np.nan)
         self.numbers.append(number)
         self._events.append(-1 if again else number)
@@ -211,8 +224,9 @@ class BatchSteps:
         self.labels.append(label)
         self.again += again
 
-    def refuse(self, row: int, label: Any) -> None:
-        """Take note of a label that would make too many classes."""
+    def _refuse(self, row: int, label: Any) -> None:
+        if self.bad and self.bad[-1].row == row:
+            return
         most, name = self._work.model.max_classes, self._work.label
         reason = f"label out of domain: {label!r} would be one class more than max_classes={most}"
         self.bad.append(BadEvent(row, name, f"{reason}; raise that option, or learn a number"))
@@ -326,18 +340,12 @@ def follow(work: HoldingModel, join: Join, taken: Taken) -> BatchSteps:
     Raises `InvalidInput` as the model does, and `EngineError` if events cannot be written to the
     disk, and `StateError` if they cannot be read again.
     """
-    model, batch = work.model, BatchSteps(work, taken)
-    classes = set(model.classes)
-
-    def is_too_many(label: Any) -> bool:
-        return model.is_classifier and bool(beyond(classes, [label], model.max_classes))
+    batch = BatchSteps(work, taken)
 
     def add(row: int, steps: list[Step]) -> None:
         for step in steps:
             if isinstance(step, Predict):
                 batch.predict(row, step.slot)
-            elif is_too_many(step.label):
-                batch.refuse(row, step.label)
             else:
                 batch.learn(row, step.slot, step.label, again=step.again)
 

@@ -84,6 +84,10 @@ class History:
 _CLASSES, _NUMBERS = ("hit", "loss"), ("absolute", "squared")
 """Names of the two scores of an event."""
 
+UNCHANGED = "unchanged"
+"""Of labelled events: the score of the first baseline where that must not know the label before,
+see `Scored.unchanged`; NaN where there is none."""
+
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 
@@ -183,12 +187,14 @@ class Metrics:
         at : int64 array of shape (n,), optional
             How many events of the stream each is the last of; by default labelled ones are counted.
         further : mapping of str to float64 array of shape (n,), optional
-            Further columns: those of `Coverage` where there are regions, and of `Slices`.
+            Further columns: those of `Coverage` where there are regions, of `Slices`, and
+            `UNCHANGED`.
         """
         assert isinstance(self._baselines, ClassBaselines)
         truth, answers = self.confusion.codes(labels, predictions, classes)
         self.confusion.add(truth, answers)
         hits, places = self._baselines.hits(truth), self._places(at, len(truth))
+        _put_unchanged(hits, further)
         told = answers >= 0
         if not told.all():
             picks = np.flatnonzero(told).tolist()
@@ -219,6 +225,7 @@ class Metrics:
         assert isinstance(self._baselines, NumberBaselines)
         truth, answers = np.array(labels, np.float64), np.array(predictions, np.float64)
         scores, errors = score_numbers(answers, labels), self._baselines.errors(truth)
+        _put_unchanged(errors, further)
         rows = np.vstack([scores.T, errors.T, truth, answers])
         self._add(rows, further, self._places(at, len(truth)))
 
@@ -428,6 +435,13 @@ class Metrics:
             self.slices.resume(data["slices"])
             if not self.slices.fits(codes):
                 raise ValueError("slices of the last events are none of the names")
+
+
+def _put_unchanged(scores: Floats, further: Rows | None) -> None:
+    """Put what is known of the first baseline into the scores of both (n, 2)."""
+    if further is not None and UNCHANGED in further:
+        known = further[UNCHANGED]
+        scores[:, 0] = np.where(np.isnan(known), scores[:, 0], known)
 
 
 def _unreadable(error: Exception) -> StateError:

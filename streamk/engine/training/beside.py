@@ -80,6 +80,9 @@ class Scored(NamedTuple):
         Whether regions held the labels, and their sizes.
     delays : sequence of k int, or None
         Events between each and its label.
+    unchanged : sequence of k labels, or None
+        Those that were the last when the events were predicted; by default each label is the next
+        one's.
     """
 
     rows: Int64s
@@ -87,6 +90,7 @@ class Scored(NamedTuple):
     labels: Sequence[Any]
     measured: Floats | None = None
     delays: Sequence[int] | None = None
+    unchanged: Sequence[Any] | None = None
 
 
 class AlarmWriter(Protocol):

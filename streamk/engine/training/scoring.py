@@ -12,10 +12,11 @@ from connectors.base import Sink, Source
 from connectors.errors import BadRecord
 from connectors.records import FRAMED
 from streamk.encoding import FieldReader, Rejected
-from streamk.engine.evaluation.metrics import Metrics
+from streamk.engine.evaluation.metrics import UNCHANGED, Metrics
 from streamk.engine.evaluation.slices import Coverage, Slices
 from streamk.engine.training.beside import AlarmWriter, RegionGiver, Scored, alarms
 from streamk.errors import InvalidInput
+from streamk.learners.common.prequential import Prequential
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -84,6 +85,16 @@ def _joined(parts: Sequence[_Added]) -> _Added:
             name: np.concatenate([part.beside[name] for part in parts]) for name in first.beside
         },
     )
+
+
+def _errors_of(told: Sequence[Any], labels: Sequence[Any], found: Prequential) -> Floats:
+    """Return the scores of labels that were `told`, as those of a baseline; NaN of None."""
+    pairs = zip(told, labels, strict=True)
+    if found.probabilities is None:
+        errors = [np.nan if one is None else abs(one - label) for one, label in pairs]
+        return np.array(errors, np.float64)
+    hits = [np.nan if one is None else one == label for one, label in pairs]
+    return np.array(hits, np.float64)
 
 
 class Scoring:
@@ -163,6 +174,8 @@ class Scoring:
             beside |= dict(zip(Coverage.COLUMNS, scored.measured.T, strict=True))
         if slices is not None:
             beside[Slices.COLUMN] = slices
+        if scored.unchanged is not None:
+            beside[UNCHANGED] = _errors_of(scored.unchanged, scored.labels, scored.prequential)
         some = _Added(at, classes, *scored.prequential, scored.labels, beside)
         if self._waiting and not self._waiting[0].goes_with(some):
             self._catch_up()
