@@ -246,13 +246,14 @@ class TrainedModel:
         self.champion = str(found.model.header["champion"]) if models else None
         self.challengers = tuple(name for name in models if name != self.champion)
         config = found.body["config"]
-        self.encoding, self.late_labels = str(config["encoding"]), config["labels"] is not None
+        late = config["labels"] or {}
+        self.encoding, self.late_labels = str(config["encoding"]), "key" in late
         self._metrics: Mapping[str, Any] = found.body["training"]["metrics"]
         data = found.body["training"]["schema"]
         saved = Schema(label=config["label"])
         if data is not None:
             saved = Schema.from_json(data)
-        key = () if config["labels"] is None else (config["labels"]["key"],)
+        key = (late["key"],) if self.late_labels else ()
         columns, ignore = learner.columns or (), (*saved.ignore, *key)
         self.schema = replace(saved, columns=columns, ignore=ignore, mode="fixed")
         self._known = KnownFields(self.schema)

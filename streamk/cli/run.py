@@ -209,9 +209,10 @@ def _check(options: dict[str, Any]) -> None:
         for name in ("spans", "max_entities"):
             if name in options:
                 raise UsageError(f"{flag_of(name)} is for entities; it needs --entity NAME")
-        if "time" in options and "labels" not in options:
+        if "time" in options and not {"labels", "horizon"} & options.keys():
             raise UsageError(
-                "--time is for entities and late labels; it needs --entity NAME or --labels SOURCE"
+                "--time is for entities, late labels and horizons; it needs --entity NAME, --labels"
+                " SOURCE or --horizon SPAN"
             )
     if "spans" in options and "time" not in options:
         raise UsageError("--spans are of the time of events; they need --time NAME")
@@ -311,7 +312,9 @@ def told_by_options() -> Iterator[None]:
             flag = _OF_MODEL.get(option, "--expert" if is_expert else "--set")
         elif part in ("encoding", "delimiter"):
             flag = "SOURCE"
-        elif part in (*FLAGS, "labels"):
+        elif part == "labels":
+            flag = "--horizon" if "'horizon'" in str(error) else "--labels"
+        elif part in FLAGS:
             flag = flag_of(part)
         else:
             raise

@@ -1,8 +1,10 @@
-"""Late labels on the command line: their options of `streamk run`."""
+"""Late labels and horizons on the command line: their options of `streamk run`."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -11,7 +13,7 @@ from connectors.registry import open_source
 from streamk.cli.arguments import Parser, UsageError, duration, flag_of, one_of, whole
 from streamk.cli.job import opened
 from streamk.cli.parts import Making, Part
-from streamk.late import LateLabels
+from streamk.late import Horizon, LateLabels
 
 _OF_LABELS = {
     "key": "key",
@@ -22,10 +24,28 @@ _OF_LABELS = {
     "label_revisions": "revisions",
 }
 """Options of late labels, and the names that the engine has for them."""
+_OF_HORIZON = {"key": "series", "time": "time", "held_events": "held_events"}
+"""The same of a horizon."""
+
+
+def ahead(text: str) -> int | timedelta:
+    """Read a horizon: a number of events, or a span of time with a unit.
+
+    >>> ahead("24"), ahead("24h")
+    (24, datetime.timedelta(days=1))
+    """
+    if text.strip().isdecimal():
+        return int(text)
+    try:
+        return timedelta(seconds=duration(text))
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no horizon; write a number of events, as 24, or a span of time, as 24h"
+        ) from None
 
 
 class LatePart(Part):
-    """Labels that come later than their events, from a source of their own."""
+    """Labels that come later: from a source of their own, or with later events."""
 
     FIRST = "labels", "key"
     SOURCES = ("labels",)
@@ -43,7 +63,17 @@ class LatePart(Part):
             "address of the labels: records with a key and the field that --label names; an event"
             " is predicted at once and learned when its label comes",
         )
-        add("--key NAME", "the field that is equal in an event and its label")
+        add(
+            "--key NAME",
+            "the field that is equal in an event and its label; with --horizon, in the events of"
+            " one series (default: all are one)",
+        )
+        add(
+            "--horizon SPAN",
+            "predict the label of a later event: so many events later, as 24, or so much time, as"
+            " 24h (by --time NAME, or the topic's timestamps)",
+            ahead,
+        )
         add(
             "--label-timeout SPAN",
             "how long an event waits for its label, as 7d or 30m, in the time of the stream"
@@ -68,9 +98,21 @@ class LatePart(Part):
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Raise `UsageError` for options of late labels that make no sense together."""
+        if "horizon" in options:
+            if "labels" in options:
+                raise UsageError(
+                    "--horizon is for labels that are in the events; leave it or --labels out"
+                )
+            if (
+                "time" in options
+                and isinstance(options["horizon"], int)
+                and "entity" not in options
+            ):
+                raise UsageError("--time is for a --horizon of time, as 24h; leave it out")
         if "labels" not in options:
+            known = _OF_HORIZON if "horizon" in options else {}
             for name in _OF_LABELS:
-                if name in options and name != "time":
+                if name in options and name not in known and name != "time":
                     raise UsageError(
                         f"{flag_of(name)} is for labels of their own; it needs --labels SOURCE"
                     )
@@ -90,10 +132,19 @@ class LatePart(Part):
         """Have the source of the labels, where there is one, opened after that of the events."""
         if "labels" in job.options:
             engine_options["labels"] = partial(_opened_labels, job)
+        if "horizon" in job.options:
+            given = _given(_OF_HORIZON, job.options)
+            if isinstance(job.options["horizon"], int):
+                given.pop("time", None)  # it is of the entities
+            engine_options["labels"] = partial(Horizon, job.options["horizon"], **given)
 
 
 def _opened_labels(job: Making) -> LateLabels:
     source: Source = opened(open_source, job.options["labels"])
     job.stack.callback(source.close)
-    given = {to: job.options[name] for name, to in _OF_LABELS.items() if name in job.options}
-    return LateLabels(source, **given)
+    return LateLabels(source, **_given(_OF_LABELS, job.options))
+
+
+def _given(names: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the options that were given, by the names that the engine has for them."""
+    return {to: options[name] for name, to in names.items() if name in options}

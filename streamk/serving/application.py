@@ -241,7 +241,7 @@ class Intake:
                 *(
                     BadEvent(int(row), str(label), "no label; an event to be learned has one")
                     for row, known in zip(decoded.good, decoded.y, strict=True)
-                    if known is None
+                    if known is None and label is not None  # else it may come with later ones
                 ),
             ]
             if bad:
