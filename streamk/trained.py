@@ -94,6 +94,9 @@ def answers(
             {"prediction": label, "probabilities": dict(zip(names, row, strict=True))}
             for label, row in zip(labels, found.probabilities.tolist(), strict=True)
         ]
+    if learner.horizons:
+        for one, ahead in zip(told, learner.ahead_many(X), strict=True):
+            one["ahead"] = ahead
     if regions is not None:
         more, _ = regions.give(found, learner.classes)
         told = [one | region for one, region in zip(told, more, strict=True)]
@@ -241,7 +244,7 @@ class TrainedModel:
 
     def _use(self, found: Checkpoint) -> None:
         learner = from_state(champion_state(found.model))
-        learner.innermost.expect_no_labels()
+        learner.expect_no_labels()
         models = list(initials(found.model))
         self.champion = str(found.model.header["champion"]) if models else None
         self.challengers = tuple(name for name in models if name != self.champion)

@@ -162,6 +162,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "contest": model.standings,
         },
         "label": body["config"]["label"],
+        "horizon": (body["config"]["labels"] or {}).get("horizon"),
         "events": body["feed"]["sequence"]["events"],
         "counts": body["training"]["counts"],
         "metrics": _metrics(body["training"]),
@@ -251,7 +252,8 @@ def _text(summary: dict[str, Any]) -> str:
     if model["classes"]:
         rows.append(("classes", share(model["classes"])))
     rows.append((f"{len(model['columns'])} columns", share(model["columns"])))
-    rows.append(("label", str(summary["label"])))
+    horizon = summary["horizon"]
+    rows.append(("label", f"{summary['label']}{f', {horizon} ahead' if horizon else ''}"))
     rows += _figures(metrics)
     if counts["unlabelled"]:
         rows.append(("unlabelled", f"{counts['unlabelled']:,} events"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from heapq import heappop, heappush
 from itertools import count
@@ -17,8 +17,19 @@ from streamk.errors import StateError
 from streamk.late.held import HeldEvents, HeldRecords
 
 Json = NDArray[np.uint8]
+_Label = str | bool | int | float | None
 _Entries = list[tuple[int, int, int, Any]]
-"""Of a series: the place or time of an event, its number in the series, its slot, and its label."""
+"""A heap: the place or time of an event, its number in the series, its slot, and its label."""
+_Series = tuple[int, list[_Entries]]
+"""Events that it has had, and those that wait, span by span."""
+
+
+class Span(NamedTuple):
+    """So many events, or so much time, ahead."""
+
+    size: int
+    """Events, or milliseconds."""
+    timed: bool
 
 
 class Due(NamedTuple):
@@ -30,24 +41,24 @@ class Due(NamedTuple):
 
 
 class Ahead:
-    """Events that are held until an event of the same series lies a span ahead of them.
+    """Events that are held until one of the same series lies a span ahead of them.
 
-    The label of the first one that does is theirs. One that comes more than twice the span ahead,
-    after a gap, is not: what waited until then is dropped.
+    The label of the first one that does is theirs. One that comes more than twice a span of time
+    ahead, after a gap, is not: what waited until then is dropped. With several spans an event is
+    held once for each, in their order.
 
     Parameters
     ----------
-    span : int
-        Events of the series, or with `timed` milliseconds.
-    timed : bool
+    spans : sequence of Span
     most : int
-        Events that are held at once. The oldest of the series that was met longest ago goes first.
+        Events that are held at once, for each of the spans. Of the series that was met longest ago
+        the oldest one goes first.
     held : HeldEvents, optional
         Where the events are put by whoever predicts them.
 
     Examples
     --------
-    >>> ahead = Ahead(2, timed=False, most=100)
+    >>> ahead = Ahead([Span(2, timed=False)], most=100)
     >>> for label in "abc":
     ...     due = ahead.due("", 0, label)
     ...     _ = ahead.hold("", 0, label)
@@ -55,51 +66,59 @@ class Ahead:
     ([Due(slot=0, before='a')], 1, 2)
     """
 
-    def __init__(
-        self, span: int, *, timed: bool, most: int, held: HeldEvents | None = None
-    ) -> None:
+    def __init__(self, spans: Sequence[Span], *, most: int, held: HeldEvents | None = None) -> None:
         self.fates = Fates()
-        self._span, self._timed, self._most = span, timed, most
+        self._spans, self._most = tuple(spans), most * len(spans)
         self._held = held or HeldEvents(0.0)
-        self._series: dict[str, tuple[int, _Entries]] = {}
-        """Events that each has had, and a heap of those that wait; the last one met comes last."""
+        self._series: dict[str, _Series] = {}
+        """By name, the last one met comes last."""
         self._n = 0
 
     @property
     def slots(self) -> list[int]:
-        """The slots of the events that wait, series by series."""
-        return [entry[2] for _, entries in self._series.values() for entry in entries]
+        """The slots of the events that wait, series by series and span by span."""
+        return [entry[2] for _, heaps in self._series.values() for heap in heaps for entry in heap]
 
     def due(self, series: str, time: int, label: Any) -> list[Due]:
         """Return the events whose label the next event of a series has, or None: it is unknown."""
-        number, entries = self._series.get(series, (0, []))
-        now, found = time if self._timed else number, list[Due]()
-        while entries and entries[0][0] <= now - self._span:
-            at, _, slot, before = heappop(entries)
-            self._n -= 1
-            self._held.free(slot)
-            if label is None or (self._timed and now - at >= 2 * self._span):
-                self.fates.missing += 1
-            else:
-                self.fates.joined += 1
-                found.append(Due(slot, before))
+        found = list[Due]()
+        if series not in self._series:
+            return found
+        number, heaps = self._series[series]
+        for span, waiting in zip(self._spans, heaps, strict=True):
+            now = time if span.timed else number
+            while waiting and waiting[0][0] <= now - span.size:
+                at, _, slot, before = heappop(waiting)
+                self._n -= 1
+                self._held.free(slot)
+                if label is None or (span.timed and now - at >= 2 * span.size):
+                    self.fates.missing += 1
+                else:
+                    self.fates.joined += 1
+                    found.append(Due(slot, before))
         return found
 
-    def hold(self, series: str, time: int, label: Any) -> int:
-        """Take the next event of a series, after `due`; return the slot in which it waits."""
-        number, entries = self._series.pop(series, (0, []))
-        slot = self._held.take()
-        heappush(entries, (time if self._timed else number, number, slot, label))
-        self._series[series] = number + 1, entries
-        self._n += 1
-        if self._n > self._most:
-            oldest, (_, waiting) = next(iter(self._series.items()))
+    def hold(self, series: str, time: int, label: Any) -> list[int]:
+        """Take the next event of a series, after `due`; return the slots in which it waits."""
+        number, heaps = self._series.pop(series, (0, [[] for _ in self._spans]))
+        self._series[series] = number + 1, heaps
+        slots = [self._held.take() for _ in self._spans]
+        for span, waiting, slot in zip(self._spans, heaps, slots, strict=True):
+            heappush(waiting, (time if span.timed else number, number, slot, label))
+        self._n += len(slots)
+        while self._n > self._most:
+            self._drop()
+        return slots
+
+    def _drop(self) -> None:
+        """Drop the oldest event of the series that was met longest ago."""
+        oldest, (_, heaps) = next(iter(self._series.items()))
+        for waiting in filter(None, heaps):
             self._held.free(heappop(waiting)[2])
             self._n -= 1
             self.fates.overflow += 1
-            if not waiting:
-                del self._series[oldest]
-        return slot
+        if not any(heaps):
+            del self._series[oldest]
 
     def settle(self) -> None:
         """Have the slots of events that were due used again: they are learned."""
@@ -126,8 +145,8 @@ class Ahead:
         The slots are not among them: held events are numbered in their order.
         """
         rows = [
-            (name, number, [(at, n, label) for at, n, _, label in entries])
-            for name, (number, entries) in self._series.items()
+            (name, number, [[(at, n, label) for at, n, _, label in heap] for heap in heaps])
+            for name, (number, heaps) in self._series.items()
         ]
         return {"series": np.frombuffer(msgspec.json.encode(rows), np.uint8)}
 
@@ -143,7 +162,7 @@ class Ahead:
         They are in slots from 0 on. Raises `StateError` if the data is not its own.
         """
         del files, check
-        kind: Any = list[tuple[str, int, list[tuple[int, int, str | bool | int | float | None]]]]
+        kind: Any = list[tuple[str, int, list[list[tuple[int, int, _Label]]]]]
         slots = count()
         try:
             self.fates = Fates(**{name: int(n) for name, n in counts.items()})
@@ -153,10 +172,11 @@ class Ahead:
                 f"the held events in the checkpoint cannot be read: {error!r}"
             ) from error
         self._series = {
-            name: (number, [(at, n, next(slots), label) for at, n, label in entries])
-            for name, number, entries in rows
+            name: (number, [[(at, n, next(slots), y) for at, n, y in heap] for heap in heaps])
+            for name, number, heaps in rows
         }
-        self._n = sum(len(entries) for _, entries in self._series.values())
-        if len(self._series) < len(rows) or self._n > self._most:
-            raise StateError("the held events in the checkpoint are too many, or a series is twice")
+        self._n = len(self.slots)
+        fits = all(len(heaps) == len(self._spans) for _, heaps in self._series.values())
+        if not fits or len(self._series) < len(rows) or self._n > self._most:
+            raise StateError("the held events in the checkpoint do not fit their horizon")
         return self._n

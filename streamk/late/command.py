@@ -28,20 +28,25 @@ _OF_HORIZON = {"key": "series", "time": "time", "held_events": "held_events"}
 """The same of a horizon."""
 
 
-def ahead(text: str) -> int | timedelta:
-    """Read a horizon: a number of events, or a span of time with a unit.
+def ahead(text: str) -> tuple[int | timedelta, ...]:
+    """Read horizons, with commas between: numbers of events, or spans of time with a unit.
 
-    >>> ahead("24"), ahead("24h")
-    (24, datetime.timedelta(days=1))
+    >>> ahead("24"), ahead("6h,24h")
+    ((24,), (datetime.timedelta(seconds=21600), datetime.timedelta(days=1)))
     """
-    if text.strip().isdecimal():
-        return int(text)
     try:
-        return timedelta(seconds=duration(text))
-    except argparse.ArgumentTypeError:
+        return tuple(
+            int(one) if one.strip().isdecimal() else timedelta(seconds=duration(one))
+            for one in text.split(",")
+        )
+    except (argparse.ArgumentTypeError, OverflowError):
         raise argparse.ArgumentTypeError(
             f"{text!r} is no horizon; write a number of events, as 24, or a span of time, as 24h"
         ) from None
+
+
+def _is_timed(options: Mapping[str, Any]) -> bool:
+    return any(isinstance(one, timedelta) for one in options["horizon"])
 
 
 class LatePart(Part):
@@ -71,7 +76,7 @@ class LatePart(Part):
         add(
             "--horizon SPAN",
             "predict the label of a later event: so many events later, as 24, or so much time, as"
-            " 24h (by --time NAME, or the topic's timestamps)",
+            " 24h (by --time NAME, or the topic's timestamps); several as 1h,6h,24h",
             ahead,
         )
         add(
@@ -103,11 +108,7 @@ class LatePart(Part):
                 raise UsageError(
                     "--horizon is for labels that are in the events; leave it or --labels out"
                 )
-            if (
-                "time" in options
-                and isinstance(options["horizon"], int)
-                and "entity" not in options
-            ):
+            if "time" in options and not (_is_timed(options) or "entity" in options):
                 raise UsageError("--time is for a --horizon of time, as 24h; leave it out")
         if "labels" not in options:
             known = _OF_HORIZON if "horizon" in options else {}
@@ -134,7 +135,7 @@ class LatePart(Part):
             engine_options["labels"] = partial(_opened_labels, job)
         if "horizon" in job.options:
             given = _given(_OF_HORIZON, job.options)
-            if isinstance(job.options["horizon"], int):
+            if not _is_timed(job.options):
                 given.pop("time", None)  # it is of the entities
             engine_options["labels"] = partial(Horizon, job.options["horizon"], **given)
 

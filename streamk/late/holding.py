@@ -11,14 +11,15 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.base import Source
+from connectors.base import Output, Source
 from connectors.errors import BadRecord
 from streamk.declared import count
 from streamk.encoding import SAID, BadEvent, Decoder, Schema
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import Fates, complaint
-from streamk.engine.training.beside import Scored
+from streamk.engine.training.beside import RegionGiver, Scored
+from streamk.engine.training.learning import some_of
 from streamk.engine.training.options import Stream
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import Trainer
@@ -89,6 +90,8 @@ class HoldingTrainer(Trainer):
     _reader: Reader
     _held: Waiting
     _work: HoldingModel
+    _horizons: int = 1
+    """Times that each event is held, under consecutive numbers."""
 
     def __init__(self, model: Learner, source: Source, stream: Stream, **options: Any) -> None:
         self._job_schema = stream.schema_for(model)
@@ -116,10 +119,16 @@ class HoldingTrainer(Trainer):
             held,
             self._job_schema.label,
             self._details,
-            self._regions,
+            self._givers,
             self._observer,
             self._event_fields,
+            self._horizons,
         )
+
+    @property
+    def _givers(self) -> tuple[RegionGiver, ...]:
+        """Those that give regions, one for each horizon; none where none are wanted."""
+        return () if self._regions is None else (self._regions,)
 
     def hold_in(self, files: SegmentFiles) -> None:
         """Have events that do not fit into memory in files of a store, before any is held."""
@@ -164,7 +173,7 @@ class HoldingTrainer(Trainer):
             raise EngineError(f"events {batch.span} cannot be read: {error}") from error
         if not self.model.takes_missing:
             some.X = np.nan_to_num(some.X)
-        if self._scoring.slice is not None:
+        if self._scoring.slice is not None and self._horizons == 1:
             order = sorted((x, row) for row, x in enumerate(some.rows) if x >= 0)
             some.slices = self._scoring.slices_of(batch.values, [row for _, row in order])
         refused = some.bad[0] if some.bad and self._raises else None
@@ -184,28 +193,32 @@ class HoldingTrainer(Trainer):
         self._records += len(batch)
         self._labels_refused += len(found.bad)
         rows, at = np.array(found.rows, np.int64), np.array(found.at, np.int64)
-        learned = first + at
-        self.drifts.add(learned[n - 1] for n in found.drifts)
+        horizons = np.array(found.numbers, np.int64) % self._horizons
+        learned, once = first + at, horizons == 0
+        self.drifts.add(learned[once][n - 1] for n in found.drifts)
         self.bad.add(first + event.row for event in bad)
         if bad:
             self._bad_events.report(batch, bad, self.counts)
         self.counts.tombstones += len(taken.tombstones)
-        self.counts.learned += len(found.labels)
-        self.counts.unlabelled += len(found.rows) - (len(found.labels) - found.again)
+        self.counts.learned += int(once.sum())
+        asked = slice(None, None, self._horizons)
+        self.counts.unlabelled += len(rows[asked]) - (int(once.sum()) - found.again)
         self._count(taken, found)
-        predicted = found.prequential.predictions
+        predicted = found.prequential.predictions[asked]
         self.counts.predicted += len(predicted) - predicted.tolist().count(None)
         if self._sink is not None and len(found.rows):
             outputs = predictions(batch, rows, found.prequential, found.classes, found.details)
-            self._sink.write(outputs)
+            self._sink.write(self._together(outputs))
         self._observe_steps(batch, found)
         scored = Scored(
             at, found.scored, found.labels, found.measured, found.delays, found.unchanged
         )
         if self.alarms is not None:
-            told = rows, found.prequential
+            told = rows[asked], some_of(found.prequential, asked)
             self.alarms.watch(batch, first, found.classes, told, scored, self._alone)
-        slices = None if self._scoring.slice is None else np.array(found.slices)
+        slices = None
+        if self._scoring.slice is not None:
+            slices = np.array(found.slices) if self._horizons == 1 else horizons.astype(np.float64)
         self._scoring.add(learned, found.classes, scored, slices)
         self._check_share(taken, bad)
         self._look(found.labels, bad)
@@ -215,6 +228,10 @@ class HoldingTrainer(Trainer):
     @abstractmethod
     def _count(self, taken: Taken, found: BatchSteps) -> None:
         """Count what a batch had, beside what all trainers count."""
+
+    def _together(self, outputs: list[Output]) -> list[Output]:
+        """Return the outputs of each event as one."""
+        return outputs
 
     def _observe_steps(self, batch: Batch, found: BatchSteps) -> None:
         """Show the prediction that was explained, and the labels of those before."""

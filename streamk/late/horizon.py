@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from connectors.base import Source, group_of
+from connectors.base import Output, Source, group_of
 from connectors.errors import BadRecord
 from streamk.encoding import Name, Schema
 from streamk.engine.training.bad_events import check_all_counted
+from streamk.engine.training.beside import RegionGiver
 from streamk.engine.training.learning import check_task
 from streamk.engine.training.options import Stream
+from streamk.engine.training.scoring import SliceReader
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
-from streamk.late.ahead import Ahead
+from streamk.late.ahead import Ahead, Span
 from streamk.late.held import HeldEvents
 from streamk.late.holding import HoldingTrainer
+from streamk.late.several import Horizons
 from streamk.late.source import NAMED, JoinedSource, SeriesReader, Taken
 from streamk.late.steps import BatchSteps
 from streamk.learners.common.base import Learner
 from streamk.memory.entities import span_name
 from streamk.options import Whole
+from streamk.state import State
 
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+Step = int | timedelta
 
 
 @dataclass(frozen=True)
@@ -31,11 +39,12 @@ class Horizon:
     """The target is the label of a later event: predicted now, learned when that event comes.
 
     An event has its own label as a column, since it is known by then, and before the event is
-    predicted the earlier one is learned whose target that label is.
+    predicted the earlier one is learned whose target that label is. Of several horizons each has a
+    learner and a prediction of its own.
 
     Parameters
     ----------
-    ahead : int or timedelta
+    ahead : int or timedelta, or sequence of these
         So many events later; or the first event that is at least so much later, and less than
         twice that.
     series : str, optional
@@ -49,29 +58,37 @@ class Horizon:
 
     Examples
     --------
-    >>> Horizon(timedelta(hours=24)).name, Horizon(24).name
-    ('1d', '24')
+    >>> Horizon(24).names, Horizon([timedelta(hours=6), timedelta(days=1)]).names
+    (('24',), ('6h', '1d'))
     """
 
-    ahead: int | timedelta
+    ahead: Step | Sequence[Step]
     series: Name | None = None
     time: Name | None = None
     held_events: int = 1_000_000
 
     @property
+    def spans(self) -> tuple[Span, ...]:
+        """The horizons, one or several."""
+        some = [self.ahead] if isinstance(self.ahead, Step) else self.ahead
+        return tuple(
+            Span(one // _MILLISECOND, timed=True)
+            if isinstance(one, timedelta)
+            else Span(one, timed=False)
+            for one in some
+        )
+
+    @property
     def timed(self) -> bool:
-        """True if it is one of time."""
-        return isinstance(self.ahead, timedelta)
+        """True if one is of time."""
+        return any(span.timed for span in self.spans)
 
     @property
-    def span(self) -> int:
-        """Events, or milliseconds."""
-        return self.ahead // _MILLISECOND if isinstance(self.ahead, timedelta) else self.ahead
-
-    @property
-    def name(self) -> str:
-        """The text that the command has for it."""
-        return span_name(self.span / 1000) if self.timed else str(self.ahead)
+    def names(self) -> tuple[str, ...]:
+        """The texts that the command has for them."""
+        return tuple(
+            span_name(span.size / 1000) if span.timed else str(span.size) for span in self.spans
+        )
 
     def joined(
         self, events: Source, label: Name | None, model: Learner, *, learn: bool
@@ -80,14 +97,7 @@ class Horizon:
 
         Raises `InvalidInput` where a job cannot have a horizon.
         """
-        Whole(least=1).check("held_events", self.held_events)
-        Whole(least=1).check("ahead", self.span)
-        if label is None:
-            raise InvalidInput("a horizon needs label=, the field that is to be predicted")
-        if self.series == label:
-            raise InvalidInput(f"series={self.series!r} is the label; it must be another field")
-        if self.time is not None and not self.timed:
-            raise InvalidInput(f"time={self.time!r} is for a horizon of time, as 24h; leave it out")
+        self._check(label)
         if events.encoding not in NAMED:
             raise InvalidInput(
                 f"a horizon is for records with named fields ({', '.join(NAMED)}); the events are"
@@ -102,18 +112,48 @@ class Horizon:
             raise InvalidInput("challengers have no horizon; leave it out, or run the model alone")
         return JoinedSource(events, None, time=self.time)
 
+    def _check(self, label: Name | None) -> None:
+        """Raise `InvalidInput` if an option is wrong."""
+        Whole(least=1).check("held_events", self.held_events)
+        for span in self.spans:
+            Whole(least=1).check("ahead", span.size)
+        if not self.spans or len(set(self.names)) < len(self.names):
+            raise InvalidInput(f"ahead={self.ahead!r} must be one horizon or more, each once")
+        if label is None:
+            raise InvalidInput("a horizon needs label=, the field that is to be predicted")
+        if self.series == label:
+            raise InvalidInput(f"series={self.series!r} is the label; it must be another field")
+        if self.time is not None and not self.timed:
+            raise InvalidInput(f"time={self.time!r} is for a horizon of time, as 24h; leave it out")
+
     def trainer(self, model: Learner, source: Source, stream: Stream, **options: Any) -> Trainer:
-        """Return the trainer of a job with this horizon, whose `options` are as of `Trainer`."""
+        """Return the trainer of a job with this horizon, whose `options` are as of `Trainer`.
+
+        Raises `InvalidInput` if they do not go together.
+        """
+        if len(self.spans) > 1:
+            model = Horizons(model, self.names)
         return HorizonTrainer(model, source, stream, horizon=self, **options)
 
     def to_json(self) -> dict[str, Any]:
         """Return what a checkpoint and the run that goes on from it must agree in."""
         return {
-            "horizon": self.name,
+            "horizon": ",".join(self.names),
             "series": self.series,
             "time": self.time,
             "held_events": self.held_events,
         }
+
+
+class _ByHorizon(SliceReader):
+    """The horizons in the place of values of a column."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.name, self._first = "horizon", names[0]
+
+    def of(self, values: Sequence[Any]) -> list[Any]:
+        """Return the first horizon for each of raw events."""
+        return [self._first] * len(values)
 
 
 class HorizonTrainer(HoldingTrainer):
@@ -121,11 +161,14 @@ class HorizonTrainer(HoldingTrainer):
 
     TYPE = "horizon"
     _held: Ahead
+    _others: tuple[RegionGiver, ...] = ()
+    """Those of the horizons after the first."""
 
     def __init__(
         self, model: Learner, source: Source, stream: Stream, *, horizon: Horizon, **options: Any
     ) -> None:
         self._horizon, schema = horizon, stream.schema_for(model)
+        self._horizons = len(horizon.spans)
         check_task(schema, model)
         try:
             self._reader = SeriesReader(
@@ -136,9 +179,45 @@ class HorizonTrainer(HoldingTrainer):
         super().__init__(model, source, stream, **options)
         self._begin()
 
+    def _slice_reader(self, source: Source, name: Name | None) -> SliceReader | None:
+        if self._horizons == 1:
+            return super()._slice_reader(source, name)
+        if name is not None:
+            raise InvalidInput(f"slice={name!r}: several horizons have figures of their own each")
+        return _ByHorizon(self._horizon.names)
+
+    def _use_details(self, kept: RegionGiver | None) -> None:
+        super()._use_details(kept)
+        made = [self._wanted.regions() for _ in range(self._horizons - 1)]
+        self._others = tuple(one for one in made if one is not None)
+
+    @property
+    def _givers(self) -> tuple[RegionGiver, ...]:
+        return (*super()._givers, *self._others)
+
+    def _begin(self) -> None:
+        super()._begin()
+        slices = self.metrics.slices
+        if slices is not None and self._horizons > 1:
+            slices.codes(self._horizon.names)
+
+    def _together(self, outputs: list[Output]) -> list[Output]:
+        names = self._horizon.names
+        if len(names) == 1:
+            return outputs
+        told = []
+        for first in range(0, len(outputs), len(names)):
+            some = outputs[first : first + len(names)]
+            ahead = [
+                {"horizon": name, **{key: one.value[key] for key in one.value if key != "reasons"}}
+                for name, one in zip(names, some, strict=True)
+            ]
+            told.append(some[0]._replace(value={**some[0].value, "ahead": ahead}))
+        return told
+
     def _queue(self, held: HeldEvents) -> Ahead:
         horizon = self._horizon
-        return Ahead(horizon.span, timed=horizon.timed, most=horizon.held_events, held=held)
+        return Ahead(horizon.spans, most=horizon.held_events, held=held)
 
     def use(self, schema: Schema) -> None:
         """Read events by this schema from now on; the label is a field like others."""
@@ -156,7 +235,8 @@ class HorizonTrainer(HoldingTrainer):
                 continue
             for slot, before in held.due(key, time, label):
                 batch.learn(row, slot, label, before=before)
-            batch.predict(row, held.hold(key, time, label))
+            for slot in held.hold(key, time, label):
+                batch.predict(row, slot)
         batch.finish()
         held.settle()
         return batch
@@ -165,19 +245,38 @@ class HorizonTrainer(HoldingTrainer):
         del taken
         self.counts.unlabelled -= len(found.bad)  # their events are bad ones, too
 
+    def held_state(self) -> State | None:
+        """As `HoldingTrainer.held_state`, with what other horizons have learned for regions."""
+        found = super().held_state()
+        assert found is not None
+        more: Any = {"regions": [one.to_json() for one in self._others]}
+        return State({**found.header, **more}, found.arrays)
+
+    def restore_held(self, held: State | None) -> None:
+        """As `HoldingTrainer.restore_held`."""
+        saved: Any = None if held is None else held.header.get("regions")
+        if saved and self._others:
+            self._others = tuple(
+                type(one).from_json(data, one.level)
+                for one, data in zip(self._others, saved, strict=True)
+            )
+        super().restore_held(held)
+
     def check(self) -> None:
         """Drain, and raise `InvalidInput` if nothing could be learned, or too much is bad."""
         super().check()
         bad = self.counts.n_bad - self._labels_refused
         check_all_counted(
-            self._records, self.fates.events + bad + self.counts.tombstones, "of events"
+            self._records,
+            self.fates.events // self._horizons + bad + self.counts.tombstones,
+            "of events",
         )
 
     @property
     def notes(self) -> tuple[str, ...]:
         """As `Trainer.notes`, and a sentence where no event has been learned, or had no room."""
         fates, horizon = self.fates, self._horizon
-        notes, named = super().notes, f"the horizon of {horizon.name}"
+        notes, named = super().notes, f"the horizon of {', '.join(horizon.names)}"
         if fates.overflow:
             told = f"{fates.overflow:,} events were dropped unlearned: {named} spans more than"
             notes = (*notes, f"{told} held_events={horizon.held_events:,}; raise that option")

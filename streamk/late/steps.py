@@ -35,9 +35,12 @@ class HoldingModel:
     label: Name | None
     """The label's field, for messages."""
     details: Details | None
-    regions: RegionGiver | None
+    regions: tuple[RegionGiver, ...]
+    """Where they are wanted: one for each of the horizons."""
     observer: Watcher | None
     event_fields: EventFields
+    horizons: int = 1
+    """Times that each event is held, under consecutive numbers."""
     number: int = 0
     """That of the next event to be held."""
     sliced_from: int = 0
@@ -214,7 +217,7 @@ class BatchSteps:
             part = np.nan if taken.slices is None else float(taken.slices[fresh[1]])
             self._anew[0].append(len(self._y))
             self._anew[1].append(fresh[0])
-        self.delays.append(work.number - 1 - number)
+        self.delays.append((work.number - 1 - number) // work.horizons)
         self.unchanged.append(before)
         self.slices.append(part if number >= work.sliced_from else np.nan)
         self.numbers.append(number)
@@ -291,32 +294,40 @@ class BatchSteps:
         `details` those of events to predict, where they are wanted. `thresholds` are by the places;
         those of events to predict are written.
         """
-        given, classes = self._work.regions, self._work.model.classes
         self._scored.append(learned)
-        if given is None:
+        givers, classes, numbers = self._work.regions, self._work.model.classes, self._events
+        if not givers:
             self.details += details
             return
         sources = dict(zip(*self._anew, strict=True))
-        delays = self.delays[len(self.delays) - len(learned.predictions) :]
-        told = done = 0
-        for is_asked, run in groupby(range(len(self._y)), lambda place: self._y[place] is None):
-            places = list(run)
-            if is_asked:
-                more, thresholds[places] = given.give(_some(found, places), classes)
-                others = details[told : told + len(places)] or [{}] * len(places)
-                self.details += [a | b for a, b in zip(more, others, strict=True)]
-                told += len(places)
-                continue
-            for place in places:
-                if place in sources:
-                    thresholds[place] = thresholds[sources[place]]
-            part = slice(done, done + len(places))
-            labels = [self._y[place] for place in places]
-            said = _some(learned, part)
-            self._measured.append(
-                given.learn_later(said, classes, labels, thresholds[places], delays[part])
-            )
-            done = part.stop
+        asked = {place: n for n, place in enumerate(self._asked[0])}
+        labelled = [place for place in range(len(self._y)) if place not in asked]
+        scored = {place: n for n, place in enumerate(labelled)}
+        delays = self.delays[len(self.delays) - len(labelled) :]
+        given: list[dict[str, Any]] = [{}] * len(asked)
+        measured = np.empty((len(labelled), 2))
+        for k, giver in enumerate(givers):
+            mine = [place for place in range(len(self._y)) if numbers[place] % len(givers) == k]
+            for is_asked, run in groupby(mine, asked.__contains__):
+                places = list(run)
+                if is_asked:
+                    more, thresholds[places] = giver.give(_some(found, places), classes)
+                    for place, region in zip(places, more, strict=True):
+                        given[asked[place]] = region
+                    continue
+                for place in places:
+                    if place in sources:
+                        thresholds[place] = thresholds[sources[place]]
+                at = [scored[place] for place in places]
+                measured[at] = giver.learn_later(
+                    _some(learned, at),
+                    classes,
+                    [self._y[place] for place in places],
+                    thresholds[places],
+                    [delays[n] for n in at],
+                )
+        self.details += [a | b for a, b in zip(given, details or [{}] * len(given), strict=True)]
+        self._measured.append(measured)
 
     def finish(self) -> None:
         """Follow what is left, and put results together."""

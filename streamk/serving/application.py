@@ -527,7 +527,9 @@ def _details(request: Request) -> Details | None:
     if not request.scope["query_string"]:
         return None
     asked = dict(request.query_params)
-    levels = {name: _level(name, asked.pop(name, None)) for name in ("interval", "prediction_set")}
+    interval, prediction_set = (
+        _level(name, asked.pop(name, None)) for name in ("interval", "prediction_set")
+    )
     reasons = asked.pop("reasons", "false")
     if asked:
         raise InvalidInput(
@@ -535,7 +537,7 @@ def _details(request: Request) -> Details | None:
         )
     if reasons not in ("true", "false"):
         raise InvalidInput(f"reasons={reasons!r} must be true or false")
-    details = Details(**levels, explain=reasons == "true")
+    details = Details(interval, prediction_set, explain=reasons == "true")
     return None if details == Details() else details
 
 

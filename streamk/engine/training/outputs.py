@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ _DETAILS = {
     "prediction_set": Field("prediction_set", 4, ListOf("label")),
     "reasons": Field("reasons", 5, ListOf(_REASON), nullable=True),
 }
+_REGIONS = "interval", "prediction_set"
 _REVISION = Field("revision", 6, "boolean")
 
 DEAD_LETTER = RecordType(
@@ -51,12 +53,21 @@ _LARGEST_RAW = 1 << 17
 Kafka takes a record of a mebibyte by default: a letter that is too large would end the run."""
 
 
-def prediction_type(details: Iterable[str], *, classification: bool, revised: bool) -> RecordType:
-    """Return the fields of `predictions` with these details, as `revise` has them if `revised`."""
+def prediction_type(
+    details: Iterable[str], *, classification: bool, revised: bool, ahead: bool = False
+) -> RecordType:
+    """Return the fields of `predictions` with these details, as `revise` has them if `revised`.
+
+    With `ahead` they have a list of those of several horizons.
+    """
     kind: Literal["label", "number"] = "label" if classification else "number"
     fields = [Field("prediction", 1, kind, nullable=True)]
     if classification:
         fields.append(Field("probabilities", 2, MapOf("number")))
+    if ahead:
+        regions = [replace(_DETAILS[n], nullable=True, optional=True) for n in _REGIONS]
+        record = RecordType("Ahead", (*fields, *regions, Field("horizon", 8, "text")))
+        fields.append(Field("ahead", 7, ListOf(record)))
     fields += [_DETAILS[name] for name in details]
     return RecordType("Prediction", (*fields, *[_REVISION] * revised))
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from connectors.base import Sink, Source, group_of
 from connectors.errors import BadRecord
 from connectors.fields import RecordType
-from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Schema, decoder
+from streamk.encoding import BadEvent, Decoded, Decoder, LoneReader, Name, Schema, decoder
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.evaluation.metrics import Metrics
@@ -113,7 +113,7 @@ class Trainer:
             window=watch.window,
             names=tuple(watch.metrics),
             regions=self._regions,
-            slices=None if watch.slice is None else SliceReader(source, watch.slice),
+            slices=self._slice_reader(source, watch.slice),
             alarm_sink=watch.alarms,
         )
         self.counts = Counts(0, 0, 0, {})
@@ -128,6 +128,13 @@ class Trainer:
         self.use(schema)
         if model.columns is None and schema.columns:
             model.add_columns(schema.columns)
+
+    def _slice_reader(self, source: Source, name: Name | None) -> SliceReader | None:
+        """Return the reader of the column whose values have figures of their own, if there is one.
+
+        Raises `InvalidInput` if there cannot be one.
+        """
+        return None if name is None else SliceReader(source, name)
 
     def _adopt(self, model: Learner) -> None:
         """Predict and learn by a model from here on."""
@@ -152,6 +159,7 @@ class Trainer:
             self._regions, details = self._wanted.regions(), Details(explain=self._wanted.explain)
         else:
             details, self._regions = self._wanted.served(self.model, kept)
+            details = replace(details, ahead=bool(self.model.horizons))
         self._details = None if details == Details() else details
 
     @property
@@ -171,6 +179,7 @@ class Trainer:
             self._wanted.names,
             classification=self.model.is_classifier,
             revised=group_of(self._source) is not None,
+            ahead=bool(self.model.horizons),
         )
 
     @property

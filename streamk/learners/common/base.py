@@ -153,6 +153,13 @@ class Methods(Protocol):
         """Return the state of the one that predicts, of several that a state has."""
         return state
 
+    horizons: tuple[str, ...] = ()
+    """Names of several horizons that it predicts; none of one."""
+
+    def ahead_many(self, X: ArrayLike) -> list[list[dict[str, Any]]]:
+        """Return the horizons of events X (n, d), each with what is predicted, without a trace."""
+        raise InvalidInput("this learner has no horizons")
+
     in_shards: bool = False
     """True if the part "learner" of its state is learned in shards."""
 

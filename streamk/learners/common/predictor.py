@@ -331,6 +331,10 @@ class Wrapper(OneAtATime, Predictor):
         """Return the labels of n events as the learner inside does, or raise InvalidInput."""
         return np.asarray(self.learner.check_labels(y, n))
 
+    def expect_no_labels(self) -> None:
+        """Have the learner inside do without what follows the labels closely."""
+        self.learner.expect_no_labels()
+
 
 class OwnClasses(Wrapper):
     """A wrapper that has an order of classes of its own, of which the learner inside knows some.
