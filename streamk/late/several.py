@@ -42,6 +42,7 @@ class Horizons(OwnClasses):
     drifts = inside("drifts")
     ended = inside("ended")
     external_experts = inside("external_experts")
+    remembers_events = inside("remembers_events")
     placing = inside("placing")
 
     def __init__(self, learner: Any, horizons: Sequence[str]) -> None:
@@ -70,11 +71,11 @@ class Horizons(OwnClasses):
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns; in all events so far they were zero.
 
-        A learner has them from the first event that it learns.
+        A learner has them from the first event that it learns, or remembers.
         """
         self._columns = (*(self._columns or ()), *names)
         for learner in self.learners:
-            if learner.columns is not None:
+            if learner.columns is not None or learner.remembers_events:
                 learner.add_columns(names)
 
     def expect_no_labels(self) -> None:
@@ -118,7 +119,7 @@ class Horizons(OwnClasses):
             if learner.holds_predictions:
                 learner.learn_held_many(some, labels, held)
             else:
-                learner.learn_many(some, labels)
+                learner.predict_then_learn_many(some, labels)
             self._met(learner.classes)
 
     def _runs(

@@ -252,14 +252,17 @@ class RecordReader:
         is_label = np.array([name.startswith(LABELS) for name in batch.names], bool)[batch.codes]
         plain = [name.removeprefix(LABELS).removeprefix(EVENTS) for name in batch.names]
         n, known = len(batch), len(decoder.schema.columns)
-        at_events = np.flatnonzero(~is_label).tolist()
+        keys, labels = list[Any]([None] * n), list[Any]([None] * n)
+        bad: dict[int, BadEvent] = {}
+        self._read_fields(batch, is_label, keys, labels, bad)
+        # Those without a key or with a bad label are not decoded: they leave no column.
+        at_events = [row for row in np.flatnonzero(~is_label).tolist() if row not in bad]
         events = [batch.values[row] for row in at_events]
         decoded = decoder.decode(events)
-        rows, keys, labels = [-1] * n, list[Any]([None] * n), list[Any]([None] * n)
+        rows = [-1] * n
         for i, row in enumerate(decoded.good.tolist()):
             rows[at_events[row]] = i
-        bad = {at_events[e.row]: e._replace(row=at_events[e.row]) for e in decoded.bad}
-        self._read_fields(batch, is_label, keys, labels, bad)
+        bad |= {at_events[e.row]: e._replace(row=at_events[e.row]) for e in decoded.bad}
         if self._time is not None:
             for row in np.flatnonzero(batch.timestamps == NEVER).tolist():
                 reason = f"time missing: {self._time!r} holds no time"
@@ -306,8 +309,6 @@ class RecordReader:
         for row, cells in zip(
             places, fields.many([batch.values[at] for at in places]), strict=True
         ):
-            if row in bad:
-                continue
             try:
                 if isinstance(cells, Rejected):
                     raise cells

@@ -21,7 +21,6 @@ from streamk.learners.common.base import Learner
 from streamk.learners.common.classes import beyond
 from streamk.learners.common.prequential import Prequential, joined, nothing
 from streamk.learners.explaining import Event
-from streamk.learners.remembering import EntityMemory
 
 Floats = NDArray[np.float64]
 
@@ -168,8 +167,7 @@ class BatchSteps:
     def predict(self, row: int, slot: int) -> None:
         """Have an event predicted after all that is to be learned so far, and held in a slot."""
         work, values = self._work, self._taken.rows[row]
-        if isinstance(work.model, EntityMemory) and work.model.columns is None:
-            # The first events count, too, though none is learned yet.
+        if work.model.remembers_events and work.model.columns is None:
             work.model.add_columns(self._taken.schema.columns[: int(self._taken.width[values])])
         explains = work.observer is not None and self.explained is None and work.observer.due
         if (work.details is not None or explains) and (

@@ -111,7 +111,7 @@ class EntityMemory(Wrapper):
     """
 
     TYPE = "entity-memory"
-    takes_missing = holds_predictions = True
+    takes_missing = holds_predictions = remembers_events = True
 
     mixes_experts = inside("mixes_experts")
     external_experts = inside("external_experts")

@@ -94,7 +94,7 @@ def predictions(
         names = [label if isinstance(label, str) else json.dumps(label) for label in classes]
         known = P.shape[1] - np.isnan(P).sum(axis=1)
         values = [
-            {"prediction": label, "probabilities": dict(zip(names, row[:k]))}  # noqa: B905 fewer
+            {"prediction": label, "probabilities": _known(names, row, k)}
             for label, row, k in zip(labels, P.tolist(), known.tolist(), strict=True)
         ]
     for value, more in zip(values, details, strict=False):
@@ -103,6 +103,13 @@ def predictions(
     offsets, times = batch.offsets[good].tolist(), batch.timestamps[good].tolist()
     keys = [None] * len(good) if batch.keys is None else [batch.keys[i] for i in good.tolist()]
     return list(map(Output._make, zip(partitions, offsets, times, keys, values, strict=True)))
+
+
+def _known(names: Sequence[str], row: Sequence[float], n: int) -> dict[str, float]:
+    """Return the probabilities of the `n` classes that were known."""
+    if n < len(names):
+        return {name: p for name, p in zip(names, row, strict=True) if p == p}
+    return dict(zip(names, row, strict=True))
 
 
 def revise(outputs: list[Output], stops: Mapping[str, int]) -> None:

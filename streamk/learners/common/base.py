@@ -153,6 +153,8 @@ class Methods(Protocol):
         """Return the state of the one that predicts, of several that a state has."""
         return state
 
+    remembers_events: bool = False
+    """True if an event counts before its label comes, so that columns come with the first one."""
     horizons: tuple[str, ...] = ()
     """Names of several horizons that it predicts; none of one."""
 
