@@ -24,7 +24,7 @@ _Series = tuple[int, list[_Entries]]
 """Events that it has had, and those that wait, span by span."""
 
 
-class Span(NamedTuple):
+class Lead(NamedTuple):
     """So many events, or so much time, ahead."""
 
     size: int
@@ -38,6 +38,8 @@ class Due(NamedTuple):
     slot: int
     before: Any
     """The label that was the last when the event was predicted; None where it had none."""
+    span: int = 0
+    """The number of the span that lies between."""
 
 
 class Ahead:
@@ -49,7 +51,7 @@ class Ahead:
 
     Parameters
     ----------
-    spans : sequence of Span
+    spans : sequence of Lead
     most : int
         Events that are held at once, for each of the spans. Of the series that was met longest ago
         the oldest one goes first.
@@ -58,15 +60,15 @@ class Ahead:
 
     Examples
     --------
-    >>> ahead = Ahead([Span(2, timed=False)], most=100)
+    >>> ahead = Ahead([Lead(2, timed=False)], most=100)
     >>> for label in "abc":
     ...     due = ahead.due("", 0, label)
     ...     _ = ahead.hold("", 0, label)
     >>> due, ahead.fates.joined, ahead.count().held
-    ([Due(slot=0, before='a')], 1, 2)
+    ([Due(slot=0, before='a', span=0)], 1, 2)
     """
 
-    def __init__(self, spans: Sequence[Span], *, most: int, held: HeldEvents | None = None) -> None:
+    def __init__(self, spans: Sequence[Lead], *, most: int, held: HeldEvents | None = None) -> None:
         self.fates = Fates()
         self._spans, self._most = tuple(spans), most * len(spans)
         self._held = held or HeldEvents(0.0)
@@ -85,7 +87,7 @@ class Ahead:
         if series not in self._series:
             return found
         number, heaps = self._series[series]
-        for span, waiting in zip(self._spans, heaps, strict=True):
+        for k, (span, waiting) in enumerate(zip(self._spans, heaps, strict=True)):
             now = time if span.timed else number
             while waiting and waiting[0][0] <= now - span.size:
                 at, _, slot, before = heappop(waiting)
@@ -95,7 +97,7 @@ class Ahead:
                     self.fates.missing += 1
                 else:
                     self.fates.joined += 1
-                    found.append(Due(slot, before))
+                    found.append(Due(slot, before, k))
         return found
 
     def hold(self, series: str, time: int, label: Any) -> list[int]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from connectors.base import Output, Source
 from connectors.errors import BadRecord
 from streamk.declared import count
-from streamk.encoding import SAID, BadEvent, Decoder, Schema
+from streamk.encoding import SAID, BadEvent, Schema
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import Fates, complaint
@@ -25,7 +25,7 @@ from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, StateError
 from streamk.late.held import HeldEvents, HeldRecords, check_held, packed, unpacked
-from streamk.late.source import Taken
+from streamk.late.source import RecordReader, Taken
 from streamk.late.steps import BatchSteps, HoldingModel
 from streamk.learners.common.base import Learner
 from streamk.state import State
@@ -33,14 +33,6 @@ from streamk.state import State
 _OWNER = "held events"
 _SAID = "said_"
 """Beginning of the names of arrays that are the learner's, see `Learner.holds_predictions`."""
-
-
-class Reader(Protocol):
-    """Reads events, and the labels of earlier ones, as `streamk.late.source.LateReader`."""
-
-    def read(self, batch: Batch, decoder: Decoder) -> Taken:
-        """Take a batch apart. Raises `BadRecord` as decoders do."""
-        ...
 
 
 class Waiting(Protocol):
@@ -87,7 +79,7 @@ class HoldingTrainer(Trainer):
     TYPE: ClassVar[str]
     """That of the state of what is held."""
     COUNTS: ClassVar[tuple[str, ...]] = ("records", "labels_refused")
-    _reader: Reader
+    _reader: RecordReader
     _held: Waiting
     _work: HoldingModel
     _horizons: int = 1

@@ -17,7 +17,7 @@ from streamk.engine.training.options import Stream
 from streamk.engine.training.scoring import SliceReader
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
-from streamk.late.ahead import Ahead, Span
+from streamk.late.ahead import Ahead, Lead
 from streamk.late.held import HeldEvents
 from streamk.late.holding import HoldingTrainer
 from streamk.late.several import Horizons
@@ -68,13 +68,13 @@ class Horizon:
     held_events: int = 1_000_000
 
     @property
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[Lead, ...]:
         """The horizons, one or several."""
         some = [self.ahead] if isinstance(self.ahead, Step) else self.ahead
         return tuple(
-            Span(one // _MILLISECOND, timed=True)
+            Lead(one // _MILLISECOND, timed=True)
             if isinstance(one, timedelta)
-            else Span(one, timed=False)
+            else Lead(one, timed=False)
             for one in some
         )
 
@@ -229,14 +229,18 @@ class HorizonTrainer(HoldingTrainer):
 
     def _follow(self, taken: Taken) -> BatchSteps:
         batch, held = BatchSteps(self._work, taken), self._held
+        learners = getattr(self.model, "learners", (self.model,))
+        is_new = [not (one.is_classifier or one.n_events) for one in learners]
         events = zip(taken.keys, taken.batch.timestamps.tolist(), taken.labels, strict=True)
         for row, (key, time, label) in enumerate(events):
             if key is None:
                 continue
-            for slot, before in held.due(key, time, label):
+            for slot, before, k in held.due(key, time, label):
                 batch.learn(row, slot, label, before=before)
-            for slot in held.hold(key, time, label):
-                batch.predict(row, slot)
+                is_new[k] = False
+            for k, slot in enumerate(held.hold(key, time, label)):
+                # A number that nothing is known of is the present one.
+                batch.predict(row, slot, label if is_new[k] else None)
         batch.finish()
         held.settle()
         return batch

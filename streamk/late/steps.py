@@ -35,7 +35,7 @@ class HoldingModel:
     """The label's field, for messages."""
     details: Details | None
     regions: tuple[RegionGiver, ...]
-    """Where they are wanted: one for each of the horizons."""
+    """Those that are wanted: one for each of the horizons."""
     observer: Watcher | None
     event_fields: EventFields
     horizons: int = 1
@@ -157,6 +157,8 @@ class BatchSteps:
         """Numbers of the events of the call, -1 of those that are not held, or learned again."""
         self._asked: tuple[list[int], list[int]] = [], []
         """Places in the call, and rows of the values, of events to predict."""
+        self._told: dict[int, float] = {}
+        """What is predicted without the model, by places."""
         self._fresh: dict[int, tuple[int, int]] = {}
         """Place, and row of the values, of events that will be held, by their slots."""
         self._early: tuple[list[int], list[int]] = [], []
@@ -164,8 +166,11 @@ class BatchSteps:
         self._anew: tuple[list[int], list[int]] = [], []
         """Places of events to learn, and those of their predictions in the call."""
 
-    def predict(self, row: int, slot: int) -> None:
-        """Have an event predicted after all that is to be learned so far, and held in a slot."""
+    def predict(self, row: int, slot: int, number: float | None = None) -> None:
+        """Have an event predicted after all that is to be learned so far, and held in a slot.
+
+        If a number is given, that is what is predicted.
+        """
         work, values = self._work, self._taken.rows[row]
         if work.model.remembers_events and work.model.columns is None:
             work.model.add_columns(self._taken.schema.columns[: int(self._taken.width[values])])
@@ -181,6 +186,8 @@ class BatchSteps:
         self._asked[1].append(values)
         self._y.append(None)
         self._events.append(-1)
+        if number is not None:
+            self._told[place] = number
         if slot >= 0:
             self._fresh[slot] = place, values
             self._events[-1] = work.number
@@ -255,6 +262,7 @@ class BatchSteps:
         X[early] = work.held.rows(slots, X.shape[1])
         X[anew] = X[sources]
         found = work.predict_and_learn(X, self._y, self._events)
+        found.predictions[list(self._told)] = list(self._told.values())
         self._said.append(_some(found, asked))
         thresholds = np.full(n, np.nan)
         before = work.held.events[slots]

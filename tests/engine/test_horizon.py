@@ -19,7 +19,7 @@ from connectors.memory import MemorySink, MemorySource
 from streamk.engine import Fixed, newest_checkpoint
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.late import Horizon
-from streamk.late.ahead import Ahead, Span
+from streamk.late.ahead import Ahead, Lead
 from streamk.learners import EntityMemory, MultiKernel, create
 
 EVENTS = 260
@@ -234,7 +234,7 @@ def times(*minutes: int) -> list[tuple[int, dict[str, Any]]]:
 def test_gaps_and_broken_times(
     minutes: tuple[int, ...], learned: int, missing: int, held: int
 ) -> None:
-    ahead = Ahead([Span(10 * MINUTE, timed=True)], most=100)
+    ahead = Ahead([Lead(10 * MINUTE, timed=True)], most=100)
     for time, _ in times(*minutes):
         ahead.due("", time, 1.0)
         ahead.hold("", time, 1.0)

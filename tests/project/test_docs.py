@@ -47,7 +47,7 @@ def blocks(page: str, language: str) -> list[str]:
     return fenced(TEXT[page], language)
 
 
-FOLLOWED = ("quickstart.md", "tutorial.md", "raw_events.md")
+FOLLOWED = ("quickstart.md", "tutorial.md", "raw_events.md", "horizon.md")
 """Pages that are run from top to bottom, by tests/project/test_guide.py."""
 EXAMPLES = [
     (page, block) for page in TEXT if page not in FOLLOWED for block in blocks(page, "python")

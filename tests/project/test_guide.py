@@ -240,6 +240,11 @@ def test_features_from_raw_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
+def test_the_label_of_a_later_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(part("horizon.md"), tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
 def test_the_quick_start_for_river(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     follow(part("quickstart.md", "If you use River"), tmp_path, monkeypatch)
 

@@ -45,7 +45,7 @@ class NaiveHorizon:
             model.learn_held_many(np.array([one.x]), [label], [one.number])
             self.learned.append((one.number, label, one.label))
         number = len(self.predictions)
-        told: Any = None if model.is_classifier else 0.0
+        told: Any = None if model.is_classifier else 0.0 if label is None else label
         if model.columns is not None:
             told = model.predict_held_many(np.array([x]), [number]).predictions[0]
         self.predictions.append(told)
