@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import secrets
-import sys
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -26,12 +25,10 @@ from streamk import learners
 from streamk.adapters.batches import Frame
 from streamk.adapters.options import ENTITIES, LEFT_OUT, MANY, chosen, of_learner, written
 from streamk.adapters.rows import Model, checked
-from streamk.encoding import Kind, Name, Schema
-from streamk.errors import InvalidInput, shown
+from streamk.errors import InvalidInput
 from streamk.extensions import find, provided
 from streamk.learners.common.options import SEED as OF_LEARNERS
 from streamk.learners.common.predictor import Turns
-from streamk.learners.remembering import remembering
 from streamk.options import Option
 
 __all__ = [
@@ -80,25 +77,6 @@ class InTurns(base.Base):
             return super().clone(*arguments, **options)
 
 
-def _remembering(made: Any, learner: Any) -> Model:
-    """Return the model of an estimator, which knows entities if it is given any."""
-    entities, time = getattr(made, "entities", None), getattr(made, "time", None)
-    if not entities:
-        if time is not None or getattr(made, "spans", None) is not None:
-            raise InvalidInput("time= and spans= are for entities; they need entities= too")
-        return Model(learner)
-    if isinstance(entities, str) or time in entities:
-        raise InvalidInput(
-            f"entities={shown(entities)} must be names of fields, and time={time!r} another one"
-        )
-    kinds: dict[Name, Kind] = dict.fromkeys(entities, "entity")
-    kinds |= {} if time is None else {time: "clock"}
-    learner = remembering(
-        learner, entities, time=time, spans=made.spans, max_entities=made.max_entities
-    )
-    return Model(learner, Schema(kinds=kinds, max_columns=sys.maxsize))
-
-
 class Estimator:
     """A learner of events that are dicts, or rows of frames.
 
@@ -130,7 +108,7 @@ class Estimator:
         learner = learners.create(
             self._model_name, task=self._task, seed=self._seed, **chosen(self)
         )
-        self._model = _remembering(self, learner)
+        self._model = Model.of(self, learner)
         self._y_name: Any = None
 
     def __repr__(self) -> str:

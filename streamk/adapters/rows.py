@@ -9,18 +9,19 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk import learners
-from streamk.encoding import ColumnTable, Name, Rejected, Schema, flatten
+from streamk.encoding import ColumnTable, Kind, Name, Rejected, Schema, flatten
 from streamk.encoding.columns import Event
 from streamk.encoding.values import SAFE
 from streamk.errors import InvalidInput
 from streamk.learners import Learner
 from streamk.learners.explaining import Fields, report
+from streamk.learners.remembering import check_entities, remembering
 from streamk.options import Real
 
 Numbers = NDArray[np.float64]
@@ -63,6 +64,20 @@ class Model:
         self._has_spans = False
         """Some fields hold NumPy's durations, of which the fast way would take the nanoseconds."""
         self._lay_out()
+
+    @classmethod
+    def of(cls, made: Any, learner: Any) -> Self:
+        """Return the model of an estimator, which knows entities if that has options of them."""
+        entities, given = getattr(made, "entities", None), dict[str, Any]()
+        if hasattr(made, "entities"):
+            given = {name: getattr(made, name) for name in ("time", "spans", "max_entities")}
+            check_entities(entities, **given)
+        if not entities:
+            return cls(learner)
+        kinds: dict[Name, Kind] = dict.fromkeys(entities, "entity")
+        kinds |= {} if made.time is None else {made.time: "clock"}
+        schema = Schema(kinds=kinds, max_columns=sys.maxsize)
+        return cls(remembering(learner, entities, **given), schema)
 
     def __getstate__(self) -> dict[str, Any]:
         with self.lock:

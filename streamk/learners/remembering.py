@@ -142,8 +142,7 @@ class EntityMemory(Wrapper):
         column_keys([*self.entities, *([] if time is None else [time])])
         if not self.entities:
             raise InvalidInput("entities=() names no column; a learner without any needs no memory")
-        if time is None and spans:
-            raise InvalidInput(f"spans={spans!r} needs the column of times; name it by time=")
+        check_entities(self.entities, time=time, spans=spans)
         spans = () if time is None else SPANS if spans is None else spans
         self.tables = tuple(
             EntityTable(
@@ -646,6 +645,32 @@ class EntityMemory(Wrapper):
         if self.is_classifier:
             self._meet(self.classes)
         self._widen(())
+
+
+def check_entities(
+    entities: Sequence[Column] | None,
+    *,
+    time: Column | None = None,
+    spans: Sequence[float] | None = None,
+    max_entities: int = MAX_ENTITIES,
+) -> None:
+    """Raise `InvalidInput` for options of entities, as of `remembering`, that cannot go together.
+
+    >>> check_entities((), time="ts")
+    Traceback (most recent call last):
+    ...
+    streamk.errors.InvalidInput: time='ts' is for entities; it needs entities= too
+    """
+    if isinstance(entities, str):
+        raise InvalidInput(f"entities={entities!r} must be a sequence of names: ({entities!r},)")
+    given = {"time": time, "spans": spans}
+    for name, value in {**given, "max_entities": max_entities}.items():
+        if not entities and value not in (None, MAX_ENTITIES):
+            raise InvalidInput(f"{name}={value!r} is for entities; it needs entities= too")
+    if entities and time in entities:
+        raise InvalidInput(f"time={time!r} is among entities=, too; leave out one of them")
+    if spans and time is None:
+        raise InvalidInput(f"spans={spans!r} are of the time of events; they need time= too")
 
 
 def remembering(

@@ -241,8 +241,8 @@ def test_what_cannot_be() -> None:
     with pytest.raises(InvalidInput, match="entities and shards exclude each other"):
         Sharded(other)
     for options, match in (
-        ({"time": "ts"}, "time= is for entities"),
-        ({"entities": ("u",), "spans": (60.0,)}, "need time="),
+        ({"time": "ts"}, "time='ts' is for entities"),
+        ({"entities": ("u",), "spans": (60.0,)}, "they need time="),
         ({"entities": ("y",)}, "entities='y' is the label, too"),
         ({"entities": ("u",), "time": "u"}, "time='u' is among entities=, too"),
         ({"entities": ("u",), "text": ("u",)}, "entities='u' is among text=, too"),

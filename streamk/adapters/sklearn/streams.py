@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 
 from streamk import learners
 from streamk.adapters.batches import Array, EventBatch, as_frame
-from streamk.adapters.options import LEFT_OUT, MANY, Shared, chosen, of_learner
+from streamk.adapters.options import ENTITIES, LEFT_OUT, MANY, Shared, chosen, of_learner
 from streamk.adapters.rows import Model, Numbers, checked, relative, repeats
 from streamk.errors import InvalidInput, shown
 from streamk.landmarks.selection import check_count
@@ -196,18 +196,21 @@ ValueError
         """Pass over the events, each time in another order, and learn the last ones in any case."""
         passes, random = getattr(self, "n_epochs", 1), check_random_state(self.random_state)
         check_count("n_epochs", passes)
-        self._model = Model(self._make(random, **options))
-        order = X.order(y, weights)
+        self._model = Model.of(self, self._make(random, **options))
+        in_order = getattr(self, "entities", None)
+        order = np.arange(len(X)) if in_order else X.order(y, weights)
         for turn in range(passes):
             often = 1 if weights is None else repeats(weights[order], turn, passes)
-            places = random.permutation(np.repeat(order, often))
+            places = np.repeat(order, often)
+            places = places if in_order else random.permutation(places)
             X.take(places).learn(self._model, y[places].tolist())
         self._model.learner.finish()
 
     def _learn(self, X: EventBatch, y: NDArray[Any], sample_weight: Any, **options: Any) -> None:
         """Learn events of a stream in their order, by a learner with options if it is new."""
         if not hasattr(self, "_model"):
-            self._model = Model(self._make(check_random_state(self.random_state), **options))
+            learner = self._make(check_random_state(self.random_state), **options)
+            self._model = Model.of(self, learner)
         weights = None
         if sample_weight is not None:
             weights = checked(_weights(sample_weight, len(X)), len(X), "sample_weight")
@@ -219,6 +222,12 @@ ValueError
         y = y if numeric else labels_of(y)
         frame = as_frame(X) if reset or self._names is not None else None
         if frame is None:
+            entities = getattr(self, "entities", None)
+            if entities and reset:
+                raise InvalidInput(
+                    f"entities={shown(entities)} are columns by their names, which only a data"
+                    " frame has; give one, as by pandas.DataFrame(X, columns=[...])"
+                )
             array, labels = validate_data(
                 self, X, y, reset=reset, y_numeric=numeric, accept_sparse="csr", **EVENTS
             )
@@ -360,7 +369,7 @@ _N_EPOCHS = Whole(
 )
 
 
-@of_learner("multi-kernel", leave_out=LEFT_OUT | {"loss"}, advice=MANY)
+@of_learner("multi-kernel", leave_out=LEFT_OUT | {"loss"}, advice=MANY, **ENTITIES)
 class KernelClassifier(Classifier):
     """Kernel classification, for any number of classes, by a pass over the data or on a stream.
 
@@ -373,7 +382,9 @@ class KernelClassifier(Classifier):
     Events are rows of an array, dense or CSR, or of a data frame of pandas, Polars, Arrow or
     another library that narwhals knows. Columns of a data frame may hold texts, categories, dates,
     lists and missing values, which become numbers as in River's estimators and on the command line
-    (`streamk.encoding.columns`). NaN and null are missing.
+    (`streamk.encoding.columns`). NaN and null are missing. Where `entities` are named, events are
+    rows of a data frame, and `fit` takes them in their order, too. An event that is only predicted
+    sees its entities as they are then.
 
     Examples
     --------
@@ -412,7 +423,7 @@ class KernelClassifier(Classifier):
             largest one of the row is.
         """
         P = self.predict_proba(X)
-        learner: Any = self.learner_
+        learner: Any = self.learner_.innermost
         with np.errstate(divide="ignore"):
             scores = np.log(learner.weighted(P))
         if len(self.classes_) > 2:
@@ -420,7 +431,7 @@ class KernelClassifier(Classifier):
         return np.asarray(scores[:, -1] - scores[:, 0])
 
 
-@of_learner("multi-kernel", leave_out=LEFT_OUT | {"class_weight"}, advice=MANY)
+@of_learner("multi-kernel", leave_out=LEFT_OUT | {"class_weight"}, advice=MANY, **ENTITIES)
 class KernelRegressor(Regressor):
     """Kernel regression, by a pass over the data or on a stream.
 

@@ -18,7 +18,7 @@ from streamk.engine.training.beside import RegionGiver, Watcher, regions_of
 from streamk.errors import InvalidInput, shown
 from streamk.learners.common.base import Learner
 from streamk.learners.explaining import TOLD, Event, Fields, reasons_of
-from streamk.learners.remembering import remembering
+from streamk.learners.remembering import check_entities, remembering
 from streamk.memory.entities import MAX_ENTITIES, SPANS
 from streamk.options import Checked, Choice, Real, Seconds, Whole, choice_of
 
@@ -103,13 +103,8 @@ class Stream(Checked):
 
     def _check_kinds(self) -> None:
         """Raise `InvalidInput` for fields that are to be of a kind, and cannot be."""
-        if not self.entities:
-            given = {"time": self.time, "spans": self.spans}
-            for of_them, value in {**given, "max_entities": self.max_entities}.items():
-                if value not in (None, MAX_ENTITIES):
-                    raise InvalidInput(f"{of_them}= is for entities; it needs entities= too")
-        if self.spans and self.time is None:
-            raise InvalidInput("spans= are of the time of events; they need time=")
+        time, spans = self.time, self.spans
+        check_entities(self.entities, time=time, spans=spans, max_entities=self.max_entities)
         if self.entities and self.time is not None and self.spans is None:
             object.__setattr__(self, "spans", SPANS)
         fields: list[tuple[str, str | int]] = [("text", name) for name in self.text]
