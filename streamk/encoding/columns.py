@@ -13,8 +13,8 @@ through the adapters. `streamk.encoding.values` says what a value is.
 - Texts that hardly repeat and hold several words are bags of words: a word of field `c` is column
   "c:word" with value 1, if it is not rare. `streamk.encoding.words` says which fields and words.
 - A field of the kind "entity" names one: the only column "c@entity" has its number, by its text, so
-  that 7 and "7" are one. The field of the kind "clock" has the time of the events: a time as above,
-  or a number of milliseconds since 1970. Both are missing where an event lacks the field.
+  that 7, "7" and "7.0" are one. The field of the kind "clock" has the time of the events: a time as
+  above, or a number of milliseconds since 1970. Both are missing where an event lacks the field.
 - A field that has begun with a text is a field of texts: what reads as a number or a time there,
   or is one, is a text too. Unless it was a mark such as "?": where eight texts read so, and eight
   times as many as do not, numbers are numbers from then on.

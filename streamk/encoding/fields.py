@@ -9,7 +9,6 @@ events could have come in any other order must not.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -30,9 +29,8 @@ from streamk.encoding.values import (
     reader,
     show,
     text_of,
+    without_zeros,
 )
-
-_WHOLE = re.compile(r"(-?\d+)\.0+", re.ASCII)
 
 
 class FieldReader:
@@ -164,9 +162,7 @@ def key_of(value: Any, name: Name) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise Rejected("key missing", f"{show(value)} is no valid text", name) from None
-    if ".0" in text and (whole := _WHOLE.fullmatch(text)):
-        return bounded(whole[1])
-    return bounded(text.removesuffix("T00:00:00"))
+    return bounded(without_zeros(text).removesuffix("T00:00:00"))
 
 
 _TABLE = ColumnTable(Schema())

@@ -86,6 +86,7 @@ _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?\s*", re.ASCI
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 """Digits and spaces of any script, as `float` reads them."""
 _WHOLE_LABEL = re.compile(r"\s*([+-]?(?:0|[1-9]\d{0,399}))(?:\.0*)?\s*", re.ASCII)
+_WITH_ZEROS = re.compile(r"(-?\d+)\.0+", re.ASCII)
 _NO_WHOLE = re.compile(r"\s*[+-]?(?:\d*\.\d+|\d(?:\.\d+)?[eE][+-]\d\d+)\s*", re.ASCII)
 _CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(\.\d{1,9})?", re.ASCII)
 _ISO = re.compile(
@@ -271,13 +272,21 @@ def text_of(value: Any) -> str | None:
 def entity_of(value: Any) -> float | None:
     """Return the number of the entity that a plain value names; None if it names none.
 
-    >>> entity_of(7) == entity_of("7") == entity_of(7.0), entity_of([7])
+    >>> entity_of(7) == entity_of("7") == entity_of(7.0) == entity_of("7.00"), entity_of([7])
     (True, None)
     """
-    if isinstance(value, float) and value.is_integer() and abs(value) < SAFE:
-        value = int(value)  # frames have whole numbers so, where some are missing
     text = text_of(value)
-    return None if text is None else entity_number(text)
+    return None if text is None else entity_number(without_zeros(text))
+
+
+def without_zeros(text: str) -> str:
+    """Return the text of a whole number without a fraction of zeros; any other as it is.
+
+    >>> without_zeros("42.00"), without_zeros("-0.0"), without_zeros("007"), without_zeros("1.0.0")
+    ('42', '0', '007', '1.0.0')
+    """
+    whole = _WITH_ZEROS.fullmatch(text) if ".0" in text else None
+    return text if whole is None else "0" if whole[1] == "-0" else whole[1]
 
 
 class Moment(NamedTuple):

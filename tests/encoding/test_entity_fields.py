@@ -24,8 +24,15 @@ from connectors.errors import BadRecord
 from connectors.registry import open_source
 from streamk.adapters.batches import as_frame
 from streamk.adapters.rows import Model
-from streamk.encoding import ColumnTable, LoneReader, Schema, decoder, milliseconds_of
-from streamk.encoding.values import clock_of
+from streamk.encoding import (
+    ColumnTable,
+    LoneReader,
+    Schema,
+    decoder,
+    key_of,
+    milliseconds_of,
+)
+from streamk.encoding.values import clock_of, entity_of
 from streamk.errors import InvalidInput
 from streamk.export.fields import fields_of
 from streamk.learners import create
@@ -33,7 +40,8 @@ from streamk.memory import entity_number
 
 Events = list[dict[str, Any]]
 KINDS: Any = {"user": "entity", "shop.id": "entity", "ts": "clock"}
-USERS = [7, "7", "ada", "ada lovelace", True, "true", "007", 1.5, "", None, "NA", 2**60, "é" * 200]
+USERS = [7, "7", "7.0", 7.0, "7.50", "ada", "ada lovelace", True, "true", "007", 1.5, "", None]
+USERS += ["NA", 2**60, "é" * 200]
 TIMES = [1_577_836_800_000, "1577836800000", "2020-01-01", "2020-02-29T18:30:05.25+02:00", None]
 TIMES += [1_600_000_000_123.0, 0]
 
@@ -160,14 +168,16 @@ def test_every_way_in_has_the_same_columns(tmp_path: Path) -> None:
 
 def test_what_one_entity_is() -> None:
     table = ColumnTable(Schema(kinds={"u": "entity"}))
-    same: list[Any] = [7, "7", 7.0, np.int64(7), decimal.Decimal(7), np.float32(7)]
-    rows = rows_of(table, [{"u": value} for value in [*same, "07", "7.0", True, "TRUE", None, ""]])
+    same: list[Any] = [7, "7", 7.0, "7.0", "7.00", np.int64(7), decimal.Decimal(7), np.float32(7)]
+    others: list[Any] = ["007", "7.0.0", True, "TRUE", None, ""]
+    rows = rows_of(table, [{"u": value} for value in [*same, *others]])
     assert list(table.places) == ["u@entity"]
     numbers = np.array(rows)[:, 0]
-    assert set(numbers[:6]) == {entity_number("7")}
-    assert numbers[8] == numbers[9] == entity_number("true")
-    assert len(set(numbers[:10])) == 4
-    assert np.isnan(numbers[10:]).all()
+    assert set(numbers[:8]) == {entity_number("7")}
+    assert numbers[8:12].tolist() == [*map(entity_number, ("007", "7.0.0", "true", "true"))]
+    assert np.isnan(numbers[12:]).all()
+    for form in (*same[:5], -0.0, "-0.0", "0.000", 0):  # entities are told apart as keys are
+        assert entity_of(form) == entity_number(key_of(form, "u"))
     assert np.isnan(table.row(table.read({}))).all()
     long = 2**70 + 1
     for encoding, value in (("dict", {"u": long}), ("json", f'{{"u": {long}}}'.encode())):

@@ -136,7 +136,7 @@ def encode(
 
 def entity_of(name: str, value: Any) -> dict[str, float]:
     """Return the column of an entity, by 52 bits of a hash of its text."""
-    text = str(int(value)) if type(value) is float and value == int(value) else as_text(value)
+    text = re.sub(r"^(-?[0-9]+)\.0+$", r"\1", as_text(value))
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return {f"{name}@entity": float(int.from_bytes(digest, "little") >> 12)}
 
