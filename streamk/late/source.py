@@ -24,8 +24,9 @@ from streamk.encoding import (
     milliseconds_of,
 )
 from streamk.engine.order.feed import Holding, Positioned
-from streamk.engine.order.partitions import NEVER, Batch
+from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import tombstones_apart
+from streamk.memory.clock import NEVER
 
 if TYPE_CHECKING:
     from streamk.late import LateLabels

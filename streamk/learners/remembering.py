@@ -19,6 +19,7 @@ from streamk.learners.common.predictor import Wrapper, inside, one_row
 from streamk.learners.common.prequential import Prequential, joined, labels_or_none, with_gaps
 from streamk.learners.multi_kernel.multi_kernel import MultiKernel
 from streamk.learners.scaled import Scaled
+from streamk.memory.clock import ENOUGH, LATEST, NEVER, UNBOUNDED, Clock
 from streamk.memory.entities import ENTITY, LABEL_CLASSES, MAX_ENTITIES, SPANS, EntityTable
 from streamk.state import State
 
@@ -33,6 +34,8 @@ NUMBERS = 16
 _INSIDE: dict[str, Any] = {MultiKernel.TYPE: MultiKernel, Scaled.TYPE: Scaled}
 _OWNER = "the memory of entities"
 _YEAR = 31_536_000.0
+FAR = 2_592_000.0
+"""Seconds by which the time of one event may be ahead of those before, unless a span is longer."""
 _MARKS = frozenset("=@:")
 _IN_SHARDS = (
     "entities and shards exclude each other: each shard would see a part of what an entity did"
@@ -69,6 +72,11 @@ class EntityMemory(Wrapper):
     - `predict_held_many`: the event counts; what it was seen with is kept under its number until
       `learn_held_many`, which learns exactly that, and takes in the label as of the latest time of
       all events.
+
+    A broken clock would hold the decays of an entity until the time that it tells. So a time that
+    is more than 30 days ahead of all before, or the longest span or four times the pace of the
+    stream where that is more, counts as the latest of those before, until 16 events in a row are as
+    far ahead: `streamk.memory.clock`. The first time of a stream is believed.
 
     Parameters
     ----------
@@ -153,10 +161,11 @@ class EntityMemory(Wrapper):
             )
             for entity in self.entities
         )
-        self._begin(None)
+        self._begin(None, Clock())
 
-    def _begin(self, columns: tuple[Column, ...] | None) -> None:
-        self._columns = columns
+    def _begin(self, columns: tuple[Column, ...] | None, clock: Clock) -> None:
+        self._columns, self._clock = columns, clock
+        self._skew = min(UNBOUNDED, int(1000.0 * max((FAR, *self.spans))))
         self._is_aside = False
         self._seen: dict[int, Floats] = {}
         """Columns of the tables that held events were seen with, by their numbers."""
@@ -177,15 +186,22 @@ class EntityMemory(Wrapper):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence where times lie in 1970, as seconds do that are read as milliseconds."""
+        """Sentences of times far ahead, and of such in 1970, as of seconds read as milliseconds."""
         field, _, part = str(self.time).rpartition("@")
-        if part != "elapsed" or not abs(self.tables[0].now) < _YEAR:
+        if part != "elapsed":
             return ()
-        told = (
-            f"the times {field!r} of the events lie in 1970: a number there is one of milliseconds"
-            " since then; write seconds as milliseconds, or as text"
-        )
-        return (told,)
+        found = []
+        if abs(self.tables[0].now) < _YEAR:
+            found.append(
+                f"the times {field!r} of the events lie in 1970: a number there is one of"
+                " milliseconds since then; write seconds as milliseconds, or as text"
+            )
+        if self._clock.skewed:
+            found.append(
+                f"the times {field!r} of {self._clock.skewed:,} events were far ahead of those"
+                " before, and counted for their entities as the latest before"
+            )
+        return tuple(found)
 
     @property
     def nbytes(self) -> int:
@@ -279,10 +295,27 @@ class EntityMemory(Wrapper):
         keys, times, values = self._of_tables(X)
         pairs = zip(self.tables, keys, strict=True)
         if numbers is None or self._is_aside:
+            times = self._believed(times, looks=True)
             made = [table.look(key, times, values) for table, key in pairs]
         else:
+            times = self._believed(times, looks=False)
             made = [table.follow(key, times, values, numbers) for table, key in pairs]
         return self._laid(X, np.concatenate(made, axis=1)[:, self._told], self._made)
+
+    def _believed(self, times: Floats, *, looks: bool) -> Floats:
+        """Return times, for those that are far ahead the clock's; it goes on unless one `looks`."""
+        if self._time is None:
+            return times
+        exact = 1000.0 * times
+        stamps = np.rint(np.where(np.abs(exact) <= LATEST, exact, NEVER)).astype(np.int64)
+        if looks:
+            at = np.maximum(stamps, self._clock.time)
+            for row in np.flatnonzero(stamps > self._clock.time + self._skew).tolist():
+                one = slice(row, row + 1)  # each as if it came next
+                at[one] = self._clock.advance(stamps[one], self._skew)[1]
+        else:
+            self._clock, at = self._clock.advance(stamps, self._skew)
+        return np.where(stamps > at, at / 1000.0, times)
 
     def _laid(self, X: Floats, made: Floats, places: NDArray[np.intp]) -> Floats:
         Z = np.zeros((len(X), len(self.learner.columns)))
@@ -568,6 +601,7 @@ class EntityMemory(Wrapper):
             "type": self.TYPE,
             "entities": list(self.entities),
             "time": self.time,
+            "clock": self._clock.to_json(),
             "numbers": None if self.numbers is None else list(self.numbers),
             "columns": None if self._columns is None else list(self._columns),
         }
@@ -593,7 +627,7 @@ class EntityMemory(Wrapper):
             try:
                 column_keys(model.entities + (() if model.time is None else (model.time,)))
                 column_keys(columns or ())
-                model._begin(None if columns is None else tuple(columns))
+                model._begin(None if columns is None else tuple(columns), _clock_of(header))
             except InvalidInput as error:
                 raise ValueError(error) from error
             if columns is not None:
@@ -636,6 +670,7 @@ class EntityMemory(Wrapper):
         both = min(len(self.classes), len(other.classes))
         alike = self.classes[:both] == other.classes[:both]
         join(self.learner)
+        self._clock = max(self._clock, other._clock, key=lambda clock: clock.time)
         if other.columns is None:
             return
         known = self._columns or ()
@@ -645,6 +680,17 @@ class EntityMemory(Wrapper):
         if self.is_classifier:
             self._meet(self.classes)
         self._widen(())
+
+
+def _clock_of(header: Mapping[str, Any]) -> Clock:
+    """Return the clock of a state's header, or raise ValueError."""
+    clock = Clock.from_json(header["clock"])
+    stamps = [0 if clock.time == NEVER else clock.time, *clock.beyond]
+    if len(clock.moves) > ENOUGH or len(clock.beyond) >= ENOUGH or clock.skewed < 0:
+        raise ValueError("the clock has too much")
+    if max(map(abs, stamps)) > LATEST or not all(0 < move <= 2 * LATEST for move in clock.moves):
+        raise ValueError("the clock has times that none can be")
+    return clock
 
 
 def check_entities(

@@ -23,9 +23,10 @@ from connectors.base import Chunk, Rows
 from connectors.memory import MemorySource
 from streamk.cli import main
 from streamk.cli.report import as_json, as_text
-from streamk.engine.order.partitions import NEVER, UNBOUNDED, Batch, Clock
+from streamk.engine.order.partitions import Batch
 from streamk.engine.order.sequence import Pass, Sequencer
 from streamk.errors import EngineError, InvalidInput, StateError
+from streamk.memory.clock import NEVER, UNBOUNDED, Clock
 
 MINUTE = 60_000
 Log = dict[str, list[tuple[int, int]]]  # partition -> [(offset, timestamp), ...]

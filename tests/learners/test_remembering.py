@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from learners_kit import made, scaled
+from reference.clocks import NaiveClock
 from reference.entities import Entities
 from state_kit import assert_same, reopened
 
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import EntityMemory, MultiKernel, OnlineNystrom, from_state, remembering
-from streamk.learners.remembering import NUMBERS
+from streamk.learners.remembering import FAR, NUMBERS
 from streamk.memory.entities import LABEL_CLASSES
 
 SPANS = [3600.0]
@@ -73,6 +74,56 @@ def test_the_learner_inside_sees_the_plain_law(labels: str) -> None:
     assert_same(one.learner, inside)
     assert len(inside.columns or ()) == 2 + len(one.tables[0].columns)
     assert {"user", "when"}.isdisjoint(inside.columns or ())
+
+
+def with_broken_clocks(X: Any) -> Any:
+    """Events of which some come in 2099, alone or several in a row, and all from the 220th on."""
+    X = X.copy()
+    X[40, 1] = X[42, 1] = 4.1e9
+    X[100:115, 1] += 4.1e9 + np.arange(15)[::-1] * 1e7
+    X[150, 1] = 1e13  # no time before the year 10,000
+    X[220:, 1] += 3.0 * FAR
+    return X
+
+
+def believed(times: Any) -> Any:
+    """Times as they count, by the plain rule of clocks."""
+    clock, found = NaiveClock(int(1000 * FAR)), times.copy()
+    for n, time in enumerate(times.tolist()):
+        if abs(time) < 1e11 and (at := clock.record(round(1000.0 * time))) is not None:
+            found[n] = time if round(1000.0 * time) <= at else at / 1000.0
+    return found
+
+
+def test_a_time_far_ahead_is_not_believed_until_sixteen_are() -> None:
+    """And any cut, restart and look sees the same."""
+    X, y = stream("numbers")
+    X = with_broken_clocks(X)
+    times = believed(X[:, 1])
+    other_times = ~((times == X[:, 1]) | np.isnan(X[:, 1]))
+    assert np.flatnonzero(other_times).tolist() == [40, 42, *range(100, 115), *range(220, 235)]
+    one, other = model("numbers"), model("numbers")
+    inside = MultiKernel.from_state(one.learner.state())
+    plain = X.copy()
+    plain[:, 1] = times
+    inside.predict_then_learn_many(seen(plain, y, "numbers"), y)
+    one.learn_many(X, y)
+    assert_same(one.learner, inside)
+    for first in range(0, 300, 7):
+        some = slice(first, first + 7)
+        looked = other.looked(X[some][:1])[0] if first else None
+        if looked is not None:
+            np.testing.assert_array_equal(looked, seen(plain, y, "numbers")[first])
+        other.learn_many(X[some], y[some])
+        other = EntityMemory.from_state(other.state())
+    assert_same(one, other)
+    assert one.notes == ()
+    jobs = EntityMemory(MultiKernel(task="regression"), entities=["u@entity"], time="ts@elapsed")
+    jobs.add_columns(["u@entity", "ts@elapsed"])
+    jobs.learn_many([[1.0, 1.7e9], [1.0, 4.1e9], [2.0, 1.7e9 + 60.0]], [1.0, 2.0, 3.0])
+    (note,) = jobs.notes
+    assert "the times 'ts' of 1 events were far ahead of those before" in note
+    assert jobs.tables[0].row(1.0)["time"] == 1.7e9
 
 
 def test_what_is_only_predicted_is_no_part_of_the_past() -> None:

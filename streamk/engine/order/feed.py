@@ -13,9 +13,9 @@ import numpy as np
 
 from connectors.base import Chunk, Source, group_of
 from connectors.errors import OffsetOutOfRange, Unavailable
-from streamk.engine.order.partitions import UNBOUNDED, Clock
 from streamk.engine.order.sequence import Pass, Sequencer
 from streamk.errors import EngineError, StateError
+from streamk.memory.clock import UNBOUNDED, Clock
 from streamk.options import Checked, Seconds, Whole
 
 __all__ = ["DataLoss", "Feed", "Lost", "Order"]

@@ -31,17 +31,9 @@ from typing import Any
 import numpy as np
 
 from connectors.base import Chunk
-from streamk.engine.order.partitions import (
-    ENOUGH,
-    LATEST,
-    NEVER,
-    UNBOUNDED,
-    Batch,
-    Clock,
-    PartitionBuffer,
-    nbytes,
-)
+from streamk.engine.order.partitions import Batch, PartitionBuffer, nbytes
 from streamk.errors import EngineError, StateError
+from streamk.memory.clock import ENOUGH, LATEST, NEVER, UNBOUNDED, Clock
 
 __all__ = ["Pass", "Sequencer"]
 

@@ -36,7 +36,6 @@ from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
 from streamk.engine.checkpoints.store import NotSaved, Store
 from streamk.engine.evaluation.marks import Marks
 from streamk.engine.order.feed import Feed
-from streamk.engine.order.partitions import Clock
 from streamk.engine.order.sequence import Pass
 from streamk.engine.recovery.group import Group, Peers, offsets_of
 from streamk.engine.recovery.job import JobIdentity, identities, renamed, replaced
@@ -45,6 +44,7 @@ from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError
 from streamk.learners.common.base import Learner
 from streamk.learners.registry import initials, opening_of
+from streamk.memory.clock import Clock
 from streamk.state import State
 
 __all__ = ["CheckpointCoordinator", "NotAssigned"]
