@@ -164,6 +164,11 @@ class Source(Protocol):
         return ","
 
     @property
+    def has_times(self) -> bool:
+        """True if timestamps tell when events were, and are no ordinals."""
+        return False
+
+    @property
     def record_format(self) -> RecordFormat | None:
         """The format of framed records; None where records are read as the encoding says."""
 

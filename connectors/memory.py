@@ -119,6 +119,11 @@ class MemorySource(SourceBase):
         self._values[partition] = concatenate([old, new]) if len(old) else new
         self._times[partition] = more
 
+    @property
+    def has_times(self) -> bool:
+        """True if timestamps were given for all partitions."""
+        return all(times is not None for times in self._times.values())
+
     def finish(self) -> None:
         """No more events will come."""
         self._live = False

@@ -85,6 +85,8 @@ class KafkaSource(SourceBase):
         chunks = source.poll(1000, timeout=0.5)
     """
 
+    has_times = True
+
     def __init__(
         self,
         servers: tuple[str, ...],

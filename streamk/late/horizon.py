@@ -103,6 +103,11 @@ class Horizon:
                 f"a horizon is for records with named fields ({', '.join(NAMED)}); the events are"
                 f" of encoding {events.encoding!r}"
             )
+        if self.timed and self.time is None and not events.has_times:
+            raise InvalidInput(
+                "the events have no time of their own, and the horizon is one of time; name the"
+                " field that has it by time= (--time), or give the horizon as a number of events"
+            )
         group = group_of(events)
         if group is not None:
             raise InvalidInput(f"a job with a horizon is one process: drop group={group}")
@@ -172,7 +177,10 @@ class HorizonTrainer(HoldingTrainer):
         check_task(schema, model)
         try:
             self._reader = SeriesReader(
-                source, horizon.series, schema, horizon.time, timed=horizon.timed
+                source,
+                horizon.series,
+                schema,
+                horizon.time,
             )
         except BadRecord as error:
             raise InvalidInput(f"the labels cannot be read: {error}") from error

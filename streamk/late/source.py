@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.base import Chunk, Source, SourceBase, Trouble, Troubled
-from connectors.errors import BadRecord, OffsetOutOfRange
+from connectors.errors import OffsetOutOfRange
 from connectors.records import FRAMED
 from streamk.encoding import (
     BadEvent,
@@ -37,8 +37,6 @@ came until an event are learned before it is predicted."""
 
 NAMED = ("json", "csv", "dict", *FRAMED)
 """Encodings whose values have names."""
-_ORDINALS = 1_000_000_000
-"""Milliseconds, twelve days of 1970: below are the numbers of lines of sources without times."""
 
 
 def _asked(name: str) -> Any:
@@ -353,12 +351,11 @@ class SeriesReader(RecordReader):
     """Reads the labels of events, and the names of their series, by the schema of the job."""
 
     def __init__(
-        self, events: Source, series: Name | None, schema: Schema, time: Name | None, *, timed: bool
+        self, events: Source, series: Name | None, schema: Schema, time: Name | None
     ) -> None:
         super().__init__(series, schema, time)
         names = [name for name in (series, schema.label) if name is not None]
         self._cells = FieldReader.of_source(events, names)
-        self._needs_times = timed and time is None
 
     def _read_fields(
         self,
@@ -368,9 +365,4 @@ class SeriesReader(RecordReader):
         labels: list[Any],
         bad: dict[int, BadEvent],
     ) -> None:
-        if self._needs_times and len(batch) and batch.timestamps.max() < _ORDINALS:
-            raise BadRecord(
-                "the events have no time of their own, and the horizon is one of time; name the"
-                " field that has it by --time (time=), or give the horizon as a number of events"
-            )
         self._read(self._cells, batch, list(range(len(batch))), keys, labels, bad)

@@ -311,10 +311,8 @@ def test_what_cannot_be(tmp_path: Path) -> None:
             labels=Horizon(3),
         )
     ordinals = MemorySource([event for _, event in events])
-    with pytest.raises(EngineError, match="no time of their own"):
-        attached(
-            ordinals, model_of("regression"), label="y", labels=Horizon(timedelta(hours=1))
-        ).run()
+    with pytest.raises(InvalidInput, match="no time of their own"):
+        attached(ordinals, model_of("regression"), label="y", labels=Horizon(timedelta(hours=1)))
     run(Horizon(3), checkpoint=tmp_path)
     with pytest.raises(StateError, match="horizon"):
         run(Horizon(4), checkpoint=tmp_path)
