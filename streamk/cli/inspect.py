@@ -252,8 +252,8 @@ def _text(summary: dict[str, Any]) -> str:
     if model["classes"]:
         rows.append(("classes", share(model["classes"])))
     rows.append((f"{len(model['columns'])} columns", share(model["columns"])))
-    horizon = summary["horizon"]
-    rows.append(("label", f"{summary['label']}{f', {horizon} ahead' if horizon else ''}"))
+    ahead = " and ".join((summary["horizon"] or "").split(","))
+    rows.append(("label", f"{summary['label']}, {ahead} ahead" if ahead else str(summary["label"])))
     rows += _figures(metrics)
     if counts["unlabelled"]:
         rows.append(("unlabelled", f"{counts['unlabelled']:,} events"))

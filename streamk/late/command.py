@@ -35,14 +35,20 @@ def ahead(text: str) -> tuple[int | timedelta, ...]:
     ((24,), (datetime.timedelta(seconds=21600), datetime.timedelta(days=1)))
     """
     try:
-        return tuple(
-            int(one) if one.strip().isdecimal() else timedelta(seconds=duration(one))
-            for one in text.split(",")
-        )
+        found = tuple(map(_one, text.split(",")))
     except (argparse.ArgumentTypeError, OverflowError):
+        found = ()
+    if not all(found) or not found:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no horizon; write a number of events, as 24, or a span of time, as 24h"
-        ) from None
+        )
+    return found
+
+
+def _one(text: str) -> int | timedelta:
+    if text.strip().isdecimal():
+        return int(text)
+    return timedelta(seconds=duration(text)) if text.strip()[-1:].isalpha() else 0
 
 
 def _is_timed(options: Mapping[str, Any]) -> bool:
@@ -114,8 +120,10 @@ class LatePart(Part):
             known = _OF_HORIZON if "horizon" in options else {}
             for name in _OF_LABELS:
                 if name in options and name not in known and name != "time":
+                    either = " or --horizon SPAN" if name in _OF_HORIZON else ""
                     raise UsageError(
-                        f"{flag_of(name)} is for labels of their own; it needs --labels SOURCE"
+                        f"{flag_of(name)} is for labels that come later; it needs --labels"
+                        f" SOURCE{either}"
                     )
             return
         if "key" not in options:

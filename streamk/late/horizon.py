@@ -68,7 +68,7 @@ class Horizon:
     held_events: int = 1_000_000
 
     @property
-    def spans(self) -> tuple[Lead, ...]:
+    def leads(self) -> tuple[Lead, ...]:
         """The horizons, one or several."""
         some = [self.ahead] if isinstance(self.ahead, Step) else self.ahead
         return tuple(
@@ -81,13 +81,13 @@ class Horizon:
     @property
     def timed(self) -> bool:
         """True if one is of time."""
-        return any(span.timed for span in self.spans)
+        return any(span.timed for span in self.leads)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The texts that the command has for them."""
         return tuple(
-            span_name(span.size / 1000) if span.timed else str(span.size) for span in self.spans
+            span_name(span.size / 1000) if span.timed else str(span.size) for span in self.leads
         )
 
     def joined(
@@ -120,9 +120,9 @@ class Horizon:
     def _check(self, label: Name | None) -> None:
         """Raise `InvalidInput` if an option is wrong."""
         Whole(least=1).check("held_events", self.held_events)
-        for span in self.spans:
+        for span in self.leads:
             Whole(least=1).check("ahead", span.size)
-        if not self.spans or len(set(self.names)) < len(self.names):
+        if not self.leads or len(set(self.names)) < len(self.names):
             raise InvalidInput(f"ahead={self.ahead!r} must be one horizon or more, each once")
         if label is None:
             raise InvalidInput("a horizon needs label=, the field that is to be predicted")
@@ -136,7 +136,7 @@ class Horizon:
 
         Raises `InvalidInput` if they do not go together.
         """
-        if len(self.spans) > 1:
+        if len(self.leads) > 1:
             model = Horizons(model, self.names)
         return HorizonTrainer(model, source, stream, horizon=self, **options)
 
@@ -173,7 +173,7 @@ class HorizonTrainer(HoldingTrainer):
         self, model: Learner, source: Source, stream: Stream, *, horizon: Horizon, **options: Any
     ) -> None:
         self._horizon, schema = horizon, stream.schema_for(model)
-        self._horizons = len(horizon.spans)
+        self._horizons = len(horizon.leads)
         check_task(schema, model)
         try:
             self._reader = SeriesReader(
@@ -225,7 +225,7 @@ class HorizonTrainer(HoldingTrainer):
 
     def _queue(self, held: HeldEvents) -> Ahead:
         horizon = self._horizon
-        return Ahead(horizon.spans, most=horizon.held_events, held=held)
+        return Ahead(horizon.leads, most=horizon.held_events, held=held)
 
     def use(self, schema: Schema) -> None:
         """Read events by this schema from now on; the label is a field like others."""

@@ -59,7 +59,7 @@ def job(
 ) -> Any:
     source = WhimsicalSource(
         {"p": [event for _, event in events]},
-        timestamps={"p": [time for time, _ in events]},
+        timestamps={"p": [at for at, _ in events]},
         whim=whim,
     )
     options = {"label": "y", "ignore": ("of",), "max_skew": float("inf"), **options}
@@ -79,12 +79,12 @@ TASKS = pytest.mark.parametrize("task", ["classification", "regression"])
 def test_it_is_that_of_plain_lists(task: str, series: str | None, ahead: Any) -> None:
     """Predictions, what is learned, fates and "no change" are the same to the last bit."""
     events, horizon = stream(task), Horizon(ahead, series=series)
-    (span,) = horizon.spans
+    (span,) = horizon.leads
     plain = NaiveHorizon(model_of(task), span.size, timed=span.timed, columns=("a", "b", "y"))
-    for time, event in events:
+    for at, event in events:
         label = event["y"]
         x = [event["a"], event["b"], np.nan if label is None else label]
-        plain.follow(event["of"] if series else None, time, x, label)
+        plain.follow(event["of"] if series else None, at, x, label)
     sink = MemorySink()
     found = job(events, model_of(task), horizon, sink=sink).run()
     assert said(sink) == plain.predictions
@@ -235,9 +235,9 @@ def test_gaps_and_broken_times(
     minutes: tuple[int, ...], learned: int, missing: int, held: int
 ) -> None:
     ahead = Ahead([Lead(10 * MINUTE, timed=True)], most=100)
-    for time, _ in times(*minutes):
-        ahead.due("", time, 1.0)
-        ahead.hold("", time, 1.0)
+    for at, _ in times(*minutes):
+        ahead.due("", at, 1.0)
+        ahead.hold("", at, 1.0)
     fates = ahead.count()
     assert (fates.joined, fates.missing, fates.held) == (learned, missing, held)
 
