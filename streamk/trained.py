@@ -265,7 +265,8 @@ class TrainedModel:
         # The first prediction in a process loads compiled code: a request is not to wait for that.
         answers(learner, np.zeros((1, len(learner.columns or ()))))
         model = Model(learner, replace(self.schema, ignore=ignore))
-        self._opened = model, self.schema, _kept(found)  # at once, as other threads predict
+        kept = _kept(found, learner)
+        self._opened = model, self.schema, kept  # at once, as other threads predict
         self.path, self.epoch, self.written = found.path, found.epoch, found.written
 
     def refresh(self) -> bool:
@@ -472,15 +473,27 @@ class TrainedModel:
         return f"<{kind} of {self.path}: {self.n_events:,} events, label {self.label!r}>"
 
 
-def _kept(found: Checkpoint) -> RegionGiver | None:
-    """Return what the job of a checkpoint keeps for intervals or sets. Raises `StateError`."""
+def _kept(found: Checkpoint, learner: Learner) -> RegionGiver | None:
+    """Return what the job of a checkpoint keeps for intervals or sets. Raises `StateError`.
+
+    Intervals of a model that is further off than it was in its job are wider by that.
+    """
     data = found.body["training"]["regions"]
     if data is None:
         return None
     name = "interval" if data.get("region") == "interval" else "prediction_set"
     kind = find("regions", name)  # without which the rest of the model is as good
-    kept: RegionGiver | None = None if kind is None else kind.from_json(data)
-    return kept
+    if kind is None:
+        return None
+    kept: RegionGiver = kind.from_json(data)
+    errors = learner.innermost.errors_without_labels
+    if errors is None:
+        return kept
+    own: RegionGiver = kind(kept.level)
+    nothing_said = Prequential(np.zeros(len(errors)), None)
+    own.learn_later(nothing_said, (), errors, np.full(len(errors), np.nan), [0] * len(errors))
+    one = Prequential(np.zeros(1), None)
+    return max(kept, own, key=lambda each: np.nan_to_num(each.give(one, ())[1]).item())
 
 
 def _figures(data: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -94,6 +94,43 @@ def test_nine_in_ten_are_held_by_those_of_every_learner(name: str, task: str, la
     assert 0 < size < 10
 
 
+def series(kind: str, n: int) -> list[dict[str, Any]]:
+    """Numbers that depend on columns and, but for those in random order, on the ones before."""
+    rng = np.random.default_rng(1)
+    X, noise, rest = rng.normal(size=(n, 2)), rng.normal(size=n), np.zeros(n)
+    for now in range(2, n):
+        rest[now] = 1.6 * rest[now - 1] - 0.8 * rest[now - 2] + noise[now]
+    y = {
+        "season": 10.0 * rng.normal(size=24)[np.arange(n) % 24] + noise,
+        "trend": 0.005 * np.arange(n) + noise,
+        "swings": rest,
+        "random order": X[:, 0] * X[:, 1] + 0.3 * noise,
+    }[kind]
+    rows = zip(range(n), X.tolist(), (y + X[:, 0]).tolist(), strict=True)
+    return [{"id": i, "a": a, "b": b, "y": number} for i, (a, b), number in rows]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("wanted", [{"interval": 0.9}, {}])
+@pytest.mark.parametrize("kind", ["season", "trend", "swings", "random order"])
+def test_an_opened_model_tells_how_far_it_is_off_without_the_labels(
+    kind: str, wanted: dict[str, Any], late: bool, tmp_path: Path
+) -> None:
+    """Where its job knows each label before the next event, its own errors are larger."""
+    stream, learned = series(kind, 4_000), 3_000
+    options = {"late": LATE[late], "checkpoint": tmp_path / "state", **wanted}
+    model = MultiKernel(task="regression", seed=1, external_experts=())
+    job(stream[:learned], model, **options).run()
+    (tmp_path / "asked.ndjson").write_bytes(ndjson(stream[learned:]))
+    answers = ("--to", "file:answers.ndjson", "--interval", "0.9", "--quiet")
+    streamk("predict", "state", "file:asked.ndjson", *answers, cwd=tmp_path)
+    lines = (tmp_path / "answers.ndjson").read_text().splitlines()
+    sink = MemorySink()
+    sink.write([Output("p", n, n, None, json.loads(line)) for n, line in enumerate(lines)])
+    assert 0.86 < np.mean(held(stream[learned:], sink, "regression")) < 0.985
+
+
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_what_is_served_is_what_the_job_gives_next(task: str, tmp_path: Path) -> None:
     stream = classes(401) if task == "classification" else numbers(401)

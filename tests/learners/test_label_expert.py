@@ -131,6 +131,48 @@ def test_a_model_that_is_only_opened_to_predict_does_without_it() -> None:
     assert np.abs(one.decision_many(X[:5]) - before).max() > 0.0
 
 
+@pytest.mark.parametrize("late", [0, 30])
+def test_the_last_events_and_labels_are_kept_also_where_columns_come(late: int) -> None:
+    """Of those an opened model learns how far it is off; a cut changes nothing."""
+    X, y = walk(1_500)
+    one = model()
+    for n in range(0, len(y), 50):
+        some = X[n : n + 50] if n >= 600 else X[n : n + 50, :1]
+        numbers = list(range(n, n + 50))
+        if n == 600:
+            one.add_columns(["late"])
+        if late:
+            one.predict_held_many(some, numbers)
+            one.learn_held_many(some, y[numbers], numbers)
+        else:
+            one.learn_many(some, y[numbers])
+        if n == 1_000:
+            one = reopened(one)
+    memory = one._mixture.external.memory
+    assert memory is not None
+    events, labels = memory.last_events()
+    np.testing.assert_array_equal(labels, y[-1_000:])
+    np.testing.assert_array_equal(events[:, 0], X[-1_000:, 0])
+    np.testing.assert_array_equal(
+        events[:, 1], np.where(np.arange(500, 1_500) < 600, 0.0, X[-1_000:, 1])
+    )
+    assert one.errors_without_labels is None
+    one.expect_no_labels()
+    errors = one.errors_without_labels
+    assert errors is not None
+    np.testing.assert_array_equal(errors, labels - one.decision_many(events)[:, 0])
+    low, high = one.predict_interval_many(events, 0.9).T
+    assert ((low <= labels) & (labels <= high)).mean() >= 0.899
+
+
+def test_events_are_kept_in_a_bounded_memory() -> None:
+    one = model()
+    one.learn_many(np.ones((40, 20_000)), np.arange(40.0))
+    memory = one._mixture.external.memory
+    assert memory is not None
+    assert len(memory.last_events()[1]) == 26
+
+
 def test_of_classes_there_is_none() -> None:
     assert MultiKernel()._mixture.external.memory is None
     with pytest.raises(InvalidInput, match="memory=True"):
@@ -149,6 +191,8 @@ def test_merged_ones_have_the_labels_of_the_one_ahead() -> None:
     assert memory is not None
     assert ahead is not None
     assert memory.labels.now()[0] == ahead.labels.now()[0] == y[-1]
+    for mine, its in zip(memory.last_events(), ahead.last_events(), strict=True):
+        np.testing.assert_array_equal(mine, its)
     one.predict_then_learn_many(X[:50], y[:50])
 
 

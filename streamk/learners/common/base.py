@@ -232,6 +232,11 @@ class Methods(Protocol):
         """Predict without what follows the labels so closely that it misleads where none come."""
         return
 
+    @property
+    def errors_without_labels(self) -> NDArray[np.float64] | None:
+        """Of a model that expects no labels, how far it is off (n,); None if as far as before."""
+        return None
+
     def compile_rare_steps(self) -> None:
         """Have what happens seldom compiled, before the first event."""
         return

@@ -55,6 +55,21 @@ def ends(level: float) -> list[float]:
     return [(1 - level) / 2, (1 + level) / 2]
 
 
+def wider(
+    quantiles: NDArray[np.float64], errors: NDArray[np.float64], levels: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return quantiles (n, levels) that are at least as far out as those of errors of either sign.
+
+    Examples
+    --------
+    >>> wider(np.array([[-1.0, 0.5, 9.0]]), np.array([1.0, -2.0, 3.0]), np.array([0.1, 0.5, 0.9]))
+    array([[-2.5,  0.5,  9. ]])
+    """
+    found = np.quantile(np.concatenate([errors, -errors]), levels)
+    further = np.where(levels < 0.5, np.minimum(quantiles, found), np.maximum(quantiles, found))
+    return np.where(levels == 0.5, quantiles, further)
+
+
 class ErrorQuantiles:
     """Running quantiles of a prediction's errors, wider where the experts disagree.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from typing import Any, Self
@@ -11,7 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.declared import listed
+from streamk.backends import LARGEST
+from streamk.backends.banks import WINDOW_BYTES, WINDOW_EVENTS
+from streamk.declared import Declared, Domain, listed, taken
 from streamk.errors import StateError
 from streamk.features.columns import Column
 from streamk.learners.common.classes import LARGEST_NUMBER
@@ -19,7 +22,7 @@ from streamk.learners.common.merging import check_mergeable
 from streamk.learners.multi_kernel.pending import PendingPredictions
 from streamk.learners.multi_kernel.units import Unit, in_unit
 from streamk.memory.labels import COLUMNS, LabelMemory
-from streamk.state import State
+from streamk.state import JSON, State
 
 Floats = NDArray[np.float64]
 TYPE = "memory"
@@ -38,6 +41,10 @@ _NAN = np.full(1, math.nan)
 _FORGOTTEN = np.full((1, KNOWN), math.nan)
 _FORGOTTEN[0, _KNOWN] = -1.0
 _AGAIN = -1
+_LAST = (
+    Declared("events", "float64", ("kept", "columns"), Domain(-LARGEST, LARGEST, missing=True)),
+    Declared("event_labels", "float64", ("kept",), Domain(-LARGEST, LARGEST)),
+)
 
 
 def _change(labels: Any, level: Any) -> Any:
@@ -80,17 +87,21 @@ class LabelExpert:
         """The row of `remembered` that was asked for last."""
         self.columns: tuple[Column, ...] = ()
         """The columns of events."""
+        self._last: deque[tuple[Floats, float]] = deque(maxlen=WINDOW_EVENTS)
+        """The events learned last, with their labels."""
         self.active = True
         """False while it rests."""
 
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return int(self.labels.nbytes + self.model.nbytes)
+        last = len(self._last) * (len(self.columns) + 1) * 8
+        return int(self.labels.nbytes + self.model.nbytes) + last
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns of events."""
         self.columns = (*self.columns, *names)
+        self._keep(self._last)
         if self.model.columns is not None and names:
             self.model.add_columns(names)
 
@@ -108,6 +119,18 @@ class LabelExpert:
         self._held.clear()
         self.model = model
         self.model.join_held(self._held)
+
+    def last_events(self) -> tuple[Floats, Floats]:
+        """Return the events (n, d) learned last, up to 1,000, and their labels (n,)."""
+        events = np.zeros((len(self._last), len(self.columns)))
+        for row, (event, _) in zip(events, self._last, strict=True):
+            row[: len(event)] = event  # columns that came later were zero
+        return events, np.array([label for _, label in self._last], np.float64)
+
+    def _keep(self, events: Iterable[tuple[Floats, float]]) -> None:
+        """Keep these as the events learned last, as far as there is room."""
+        most = WINDOW_BYTES // (8 * max(1, len(self.columns)))
+        self._last = deque(events, maxlen=max(16, min(WINDOW_EVENTS, most)))
 
     # What was known
 
@@ -150,6 +173,7 @@ class LabelExpert:
     def learn_one(self, event: Floats, label: float, known: Floats | None) -> None:
         """Learn an event (1, d) with a label; known is what was remembered of it, None of now."""
         known = self.remembered(1) if known is None else known
+        self._last.append((event[0].copy(), label))
         self._take(np.array([label]), known, self._next_numbers(1))
         level, count = known[0, [_LEVEL, _KNOWN]].tolist()
         if self.active and count >= _FIRST:
@@ -164,6 +188,7 @@ class LabelExpert:
         they are weighed by what is predicted now, and not by forecasts that were kept.
         """
         pieces, first = [], 0
+        self._last.extend(zip(events.copy(), labels.tolist(), strict=True))
         if self.held is not None:
             known = [_FORGOTTEN[0] if one is None else one for one in known]
         for is_now, some in groupby(known, lambda one: one is None):
@@ -229,7 +254,9 @@ class LabelExpert:
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
         parts = {"labels": self.labels.state(), "model": self.model.state()}
-        return State.nest(parts, {"type": TYPE, "columns": list(self.columns)})
+        header: dict[str, JSON] = {"type": TYPE, "columns": list(self.columns)}
+        own = dict(zip((each.name for each in _LAST), self.last_events(), strict=True))
+        return State.nest(parts, header, own)
 
     def restore(self, state: State) -> None:
         """Go on from such a state. Raises StateError if it is another expert's."""
@@ -242,6 +269,10 @@ class LabelExpert:
             raise StateError(
                 f"the columns of the expert {TYPE!r} are not those of labels and events"
             )
+        sizes = {"columns": len(self.columns)}
+        found, _ = taken(_LAST, state.arrays, sizes, f"the expert {TYPE!r}")
+        events, labels = (found[each.name] for each in _LAST)
+        self._keep(zip(events.copy(), labels.tolist(), strict=True))
         self._use(model)
         self._begin_if_due()
 
@@ -257,4 +288,8 @@ class LabelExpert:
         self.model.merge(other.model, common_events=common)
         if ahead:
             self.labels = LabelMemory.from_state(other.labels.state())
+            events, labels = other.last_events()
+            mine = np.zeros((len(events), len(self.columns)))
+            mine[:, [self.columns.index(name) for name in other.columns]] = events
+            self._keep(zip(mine, labels.tolist(), strict=True))
             self._now = np.full((1, KNOWN), math.nan)

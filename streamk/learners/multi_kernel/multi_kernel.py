@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -35,7 +36,7 @@ from streamk.learners.common.prequential import (
 )
 from streamk.learners.multi_kernel import binning_tables
 from streamk.learners.multi_kernel.external_experts import EFFORT, ExternalExperts, default_experts
-from streamk.learners.multi_kernel.intervals import checked_levels, ends
+from streamk.learners.multi_kernel.intervals import checked_levels, ends, wider
 from streamk.learners.multi_kernel.joining import Parts, merge
 from streamk.learners.multi_kernel.label_expert import KNOWN, LabelExpert
 from streamk.learners.multi_kernel.mixture import ExpertMixture
@@ -126,6 +127,7 @@ class MultiKernel(OneAtATime, Decider):
     OPTIONS = OPTIONS
     THRESHOLD = 0.5
     takes_missing = mixes_experts = holds_predictions = True
+    _expects_labels = True
 
     def __init__(
         self,
@@ -319,7 +321,10 @@ class MultiKernel(OneAtATime, Decider):
         if not self.n_events:
             return np.full((len(predicted), len(wanted)), np.nan)
         missed = errors.quantiles(scores, mixture.pool.disagreement_weights, wanted)
-        return np.asarray(predicted + missed / self._targets.unit[1])
+        missed /= self._targets.unit[1]
+        if self.errors_without_labels is not None:
+            missed = wider(missed, self.errors_without_labels, wanted)
+        return np.asarray(predicted + missed)
 
     def predict_interval_many(self, X: ArrayLike, level: float = 0.9) -> Floats:
         """Intervals with so large a part of the numbers to come, up to 0.99, float64 (n, 2)."""
@@ -483,8 +488,26 @@ class MultiKernel(OneAtATime, Decider):
 
     def expect_no_labels(self) -> None:
         """Predict without the expert of labels, which misleads long after the last of them."""
+        self._expects_labels = False
+        vars(self).pop("errors_without_labels", None)
         if self._mixture.external.memory is not None:
             self._mixture.external.memory.active = False
+
+    @cached_property
+    def errors_without_labels(self) -> Floats | None:
+        """Labels of the last events less what is predicted of these now, if it expects no labels.
+
+        Errors along the stream say little of those to come where each label says much of the next
+        one: all experts have followed the labels up to each event. The last events are as far from
+        what is known now as the next ones will be. None where these are not kept: without an expert
+        of labels.
+        """
+        memory = self._mixture.external.memory
+        if self._expects_labels or memory is None or not self.n_events:
+            return None
+        events, labels = memory.last_events()
+        with self.aside():
+            return np.asarray(labels - self.decision_many(events)[:, 0])
 
     def compile_rare_steps(self) -> None:
         """Do what happens seldom, a review and a new beginning after drift, to have it compiled."""
