@@ -49,6 +49,24 @@ def test_it_learns(make_stream: Any, level: float) -> None:
     assert (said == y[-600:]).mean() > level
 
 
+def test_numbers_that_wander_and_come_late_are_near_what_an_expert_says() -> None:
+    rng, n, late, step = np.random.default_rng(4), 6_000, 500, 16
+    X, y, found = rng.normal(size=(n, 2)), np.cumsum(rng.normal(size=n)), np.zeros(n)
+    model, numbers = pool_alone(task="regression", seed=1, threads=1), list(range(n))
+    for first in range(0, n, step):
+        some, before = (slice(at, at + step) for at in (first, first - late))
+        found[some] = model.predict_held_many(X[some], numbers[some]).predictions
+        for _, forecast in model._mixture.held.kept.items()[-step:]:
+            experts = forecast.scores[: model._mixture.pool.experts]
+            least, greatest = np.nanmin(experts), np.nanmax(experts)
+            far = 0.2501 * (greatest - least) + 1e-6
+            assert least - far <= forecast.scores[-1, 0] <= greatest + far
+        if before.start >= 0:
+            model.learn_held_many(X[before], y[before], numbers[before])
+    known = np.concatenate([np.zeros(late + 1), y])[:n]
+    assert np.abs(found - y).mean() < 1.5 * np.abs(known - y).mean()
+
+
 def test_it_learns_numbers_with_outliers() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-3, 3, (2500, 2))

@@ -217,6 +217,29 @@ def _mix(table: Any, one: Any, n: Any) -> None:
     two_stage.to_scores(task, one.mixed, one.mixer_scores)
     two_stage.pool(task, one.mixer_scores, one.last_product, sums, one.mixed[x - 1])
     two_stage.share(one.mixer_weights, one.mixed, view.ones(table), room, one.out)
+    if task == NUMBERS:
+        _bound(L, on, one.out)
+
+
+_BEYOND = 0.25
+"""Part of the range of the experts' numbers by which their mixture may leave it. On usual streams
+with labels at once it does not, or in one event of some hundreds."""
+
+
+@fast
+def _bound(L: Any, on: Any, out: Any) -> None:
+    """Hold a number near the range of the scores L (experts, 1) of active experts.
+
+    Weights of products have no bound: where labels wander and come late, what errors of the past
+    hundreds of events seem to say makes some large ones of both signs, and the sum is then far from
+    what any expert says.
+    """
+    least = greatest = float(L[0, 0])  # of the linear experts, which are always active
+    for e in range(1, len(on)):
+        if on[e] > 0.0:
+            least, greatest = min(least, float(L[e, 0])), max(greatest, float(L[e, 0]))
+    far = _BEYOND * (greatest - least)
+    out[0] = min(max(out[0], least - far), greatest + far)
 
 
 @fast
