@@ -38,8 +38,8 @@ class Snapshot:
     model_bytes, process_bytes : int
         Memory of the model, and of the whole process (resident).
     whole, window : dict of str to float
-        Figures of progressive validation: accuracy and log_loss, or mae and rmse; and others that
-        were asked for.
+        Figures of progressive validation: accuracy and log_loss, or mae (pinball of a quantile)
+        and rmse; and others that were asked for.
     baselines : dict of str to float
         Accuracy of no_change and majority, or mean absolute error of last_value and mean, in the
         window.

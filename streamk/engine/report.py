@@ -29,9 +29,10 @@ class Report:
         Events taken from the sequence since the job began, restarts included.
     counts : Counts
     whole, window : dict of str to float
-        Figures of progressive validation: accuracy and log_loss, or mae and rmse.
+        Figures of progressive validation: accuracy and log_loss, or mae, pinball of a quantile, and
+        rmse.
     baselines : dict of dict of str to float
-        "whole" and "window": accuracy of no_change and majority, or mean absolute error of
+        "whole" and "window": accuracy of no_change and majority, or the first figure of
         last_value and mean, on the same events.
     confusion : Confusion
         Which class was taken for which, see `streamk.engine.evaluation.confusion`.

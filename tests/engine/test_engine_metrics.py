@@ -91,14 +91,16 @@ def test_metrics_do_not_depend_on_calls_and_go_on_where_they_stopped(window: int
     assert one.history.columns["CohenKappa"][-1] is not None or window == 1
 
 
-def test_numbers_do_not_depend_on_calls() -> None:
+@pytest.mark.parametrize("quantile", [None, 0.9])
+def test_numbers_do_not_depend_on_calls(quantile: float | None) -> None:
     rng = np.random.default_rng(0)
     y = np.cumsum(rng.normal(size=3000))
     answers = y + rng.normal(size=3000)
     names = ["R2", "MAE", "SMAPE"]
-    one = Metrics(classification=False, window=100, names=names)
+    one, other = (
+        Metrics(classification=False, window=100, names=names, quantile=quantile) for _ in range(2)
+    )
     one.add_numbers(answers, y.tolist())
-    other = Metrics(classification=False, window=100, names=names)
     for start, stop in pairwise([0, *some_cuts(3000, 2)]):
         other.add_numbers(answers[start:stop], y[start:stop].tolist())
         other = Metrics.from_json(json.loads(json.dumps(other.to_json(), allow_nan=False)))

@@ -32,6 +32,7 @@ from engine_kit import (
     same_model,
     split,
 )
+from multi_kernel_kit import pool_alone
 from river import base
 
 import streamk
@@ -50,6 +51,7 @@ from streamk.engine.training.trainer import Trainer
 from streamk.errors import EngineError, InvalidInput
 from streamk.kernels import Gaussian, Kernel, Linear
 from streamk.learners import Constant, DoublyStochastic, Scaled, create
+from streamk.losses import loss
 
 # --- figures and predictions ------------------------------------------------------------------
 
@@ -102,6 +104,28 @@ def test_regression() -> None:
     errors = predicted - y.astype(float)
     assert report.whole["mae"] == pytest.approx(np.abs(errors).mean())
     assert report.whole["rmse"] == pytest.approx(np.sqrt((errors**2).mean()))
+
+
+@pytest.mark.parametrize("model", [learner(loss=loss("quantile", q=0.8)), "multi-kernel"])
+def test_predicted_quantiles_are_compared_by_their_own_loss(model: Any, tmp_path: Path) -> None:
+    """A constant that is no quantile may have the smaller absolute error."""
+    X, _ = arrays(200)
+    y = X[:, 0] - 2 * X[:, 1]
+    if model == "multi-kernel":
+        model = pool_alone(task="regression", loss=loss("quantile", q=0.8))
+    sink, source = MemorySink(), MemorySource((X, y))
+    report = run(source, model, sink=sink, checkpoint=tmp_path, metrics=("MAE",))
+    predicted = np.array([output.value["prediction"] for output in sink.outputs])
+
+    def pinball(predicted: Any) -> Any:
+        over = y.astype(float) - predicted
+        return pytest.approx(np.maximum(0.8 * over, -0.2 * over).mean())
+
+    assert report.whole["pinball"] == pinball(predicted)
+    assert "mae" not in report.whole
+    assert report.whole["MAE"] == pytest.approx(np.abs(predicted - y).mean())
+    assert report.baselines["whole"]["last_value"] == pinball(np.concatenate([[0.0], y[:-1]]))
+    assert streamk.load(tmp_path).figures["whole"]["pinball"] == report.whole["pinball"]
 
 
 def test_the_task_must_fit() -> None:

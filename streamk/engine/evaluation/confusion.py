@@ -241,9 +241,9 @@ class NumberBaselines:
     Examples
     --------
     >>> NumberBaselines().errors(np.array([2.0, 4.0, 3.0]))
-    array([[2., 2.],
-           [2., 2.],
-           [1., 0.]])
+    array([[ 2.,  2.],
+           [ 2.,  2.],
+           [-1.,  0.]])
     """
 
     NAMES = ("last_value", "mean")
@@ -254,7 +254,7 @@ class NumberBaselines:
         self._n = 0
 
     def errors(self, labels: Floats) -> Floats:
-        """Return the absolute error of each baseline on further labels (n,), float64 (n, 2)."""
+        """Return further labels (n,) less what each baseline says of them, float64 (n, 2)."""
         before = np.concatenate([[self._last], labels])
         # One after the other, so that the sums do not depend on the division into calls.
         sums = np.cumsum(np.concatenate([[self._sum], labels]))
@@ -262,7 +262,7 @@ class NumberBaselines:
         means = sums[:-1] / np.maximum(n, 1)
         self._last, self._sum = float(before[-1]), float(sums[-1])
         self._n += len(labels)
-        return np.asarray(np.abs(np.column_stack([labels - before[:-1], labels - means])))
+        return np.column_stack([labels - before[:-1], labels - means])
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""

@@ -107,6 +107,9 @@ class Metrics:
         Where predictions have regions, the name of the figure of their mean size.
     slices : str or int, optional
         The column whose values have figures of their own.
+    quantile : float, optional
+        Numbers are predicted as this quantile, and the pinball loss takes the place of absolute
+        errors.
 
     Examples
     --------
@@ -126,8 +129,9 @@ class Metrics:
         names: Sequence[str] = (),
         region: str | None = None,
         slices: str | int | None = None,
+        quantile: float | None = None,
     ) -> None:
-        self.classification = classification
+        self.classification, self._quantile = classification, quantile
         self.scored = 0
         """Events that had both a prediction and a label."""
         self.history = History()
@@ -159,7 +163,8 @@ class Metrics:
     @property
     def figure_names(self) -> tuple[str, ...]:
         """The two figures that are always there, then those that were asked for."""
-        main = ("accuracy", "log_loss") if self.classification else ("mae", "rmse")
+        first = "mae" if self._quantile is None else "pinball"
+        main = ("accuracy", "log_loss") if self.classification else (first, "rmse")
         held = () if self._coverage is None else self._coverage.names
         return (*main, *(one.name for one in self._named), *held)
 
@@ -226,8 +231,14 @@ class Metrics:
         truth, answers = np.array(labels, np.float64), np.array(predictions, np.float64)
         scores, errors = score_numbers(answers, labels), self._baselines.errors(truth)
         _put_unchanged(errors, further)
+        scores[:, 0], errors = self._lost(truth - answers), self._lost(errors)
         rows = np.vstack([scores.T, errors.T, truth, answers])
         self._add(rows, further, self._places(at, len(truth)))
+
+    def _lost(self, errors: Floats) -> Floats:
+        """Return what numbers lose that are so much less than the labels."""
+        q = self._quantile
+        return np.abs(errors) if q is None else np.maximum(q * errors, (q - 1.0) * errors)
 
     def _places(self, at: Codes | None, n: int) -> Codes:
         return np.arange(self.scored + 1, self.scored + n + 1) if at is None else at
@@ -286,7 +297,7 @@ class Metrics:
         return self._main_of(last) | self._named_of(last) | self._coverage_of(last)
 
     def baselines(self) -> dict[str, dict[str, float]]:
-        """Figures of the baselines, accuracy or mean absolute error, whole and windowed, by name.
+        """Figures of the baselines by the first figure, whole and windowed, by name.
 
         Empty before the first event that they were scored on.
         """
@@ -352,6 +363,7 @@ class Metrics:
         return {
             "classification": self.classification,
             "window": self._window,
+            "quantile": self._quantile,
             "scored": self.scored,
             "sums": self._sums.tolist(),
             "last": {
@@ -393,6 +405,7 @@ class Metrics:
         try:
             saved = [name for name, _ in data["named"]]
             is_classifier, events = bool(data["classification"]), window or int(data["window"])
+            quantile = None if data["quantile"] is None else float(data["quantile"])
             if names is None:
                 region = (data["coverage"] or {}).get("size")
                 slices = (data["slices"] or {}).get("column")
@@ -404,6 +417,7 @@ class Metrics:
             names=saved if names is None else names,
             region=region,
             slices=slices,
+            quantile=quantile,
         )
         try:
             metrics._restore(data)

@@ -14,6 +14,7 @@ from streamk.engine.order.partitions import Batch
 from streamk.errors import InvalidInput
 from streamk.learners.common.base import Learner
 from streamk.learners.common.prequential import Prequential, joined, nothing
+from streamk.losses import Loss, LossCode
 
 
 def predict_then_learn(model: Learner, X: Any, y: list[Any], *, learns: bool) -> Prequential:
@@ -33,6 +34,12 @@ def predict_then_learn(model: Learner, X: Any, y: list[Any], *, learns: bool) ->
         return unknown
     model.add_columns(())
     return joined([unknown, model.predict_then_learn_many(X[first:], y[first:])], model)
+
+
+def quantile_of(model: Learner) -> float | None:
+    """Return the quantile that a model predicts by its loss; None of another loss."""
+    loss = getattr(model.innermost, "loss", None)
+    return loss.parameter if isinstance(loss, Loss) and loss.code == LossCode.QUANTILE else None
 
 
 def cut(X: Any, width: int) -> Any:

@@ -88,10 +88,10 @@ def _joined(parts: Sequence[_Added]) -> _Added:
 
 
 def _errors_of(told: Sequence[Any], labels: Sequence[Any], found: Prequential) -> Floats:
-    """Return the scores of labels that were `told`, as those of a baseline; NaN of None."""
+    """Return labels less those that were `told`, or which of them are the same; NaN of None."""
     pairs = zip(told, labels, strict=True)
     if found.probabilities is None:
-        errors = [np.nan if one is None else abs(one - label) for one, label in pairs]
+        errors = [np.nan if one is None else label - one for one, label in pairs]
         return np.array(errors, np.float64)
     hits = [np.nan if one is None else one == label for one, label in pairs]
     return np.array(hits, np.float64)
@@ -106,6 +106,8 @@ class Scoring:
         Events in the windowed figures.
     names : tuple of str
         Of further figures.
+    quantile : float, optional
+        That is predicted, of numbers.
     regions : RegionGiver, optional
         Those that come with predictions.
     slices : SliceReader, optional
@@ -120,6 +122,7 @@ class Scoring:
         classification: bool,
         window: int,
         names: tuple[str, ...],
+        quantile: float | None,
         regions: RegionGiver | None,
         slices: SliceReader | None,
         alarm_sink: Sink | None,
@@ -133,7 +136,7 @@ class Scoring:
             "region": None if regions is None else regions.SIZE,
             "slices": self.slice,
         }
-        self._metrics = Metrics(classification=classification, **self._figures)
+        self._metrics = Metrics(classification=classification, quantile=quantile, **self._figures)
         self._waiting: list[_Added] = []
         """Those that are not in the figures yet, of the same classes."""
         self._n_waiting = 0

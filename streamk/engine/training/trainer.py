@@ -41,6 +41,7 @@ from streamk.engine.training.learning import (
     cut,
     fitted,
     predict_then_learn,
+    quantile_of,
     some_of,
     without,
 )
@@ -112,6 +113,7 @@ class Trainer:
             classification=model.is_classifier,
             window=watch.window,
             names=tuple(watch.metrics),
+            quantile=quantile_of(model),
             regions=self._regions,
             slices=self._slice_reader(source, watch.slice),
             alarm_sink=watch.alarms,
