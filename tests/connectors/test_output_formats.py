@@ -29,7 +29,10 @@ from streamk.engine.training.outputs import DEAD_LETTER, prediction_type
 ENCODINGS = ("avro", "json-schema", "protobuf")
 CLASSES = prediction_type(("prediction_set", "reasons"), classification=True, revised=True)
 NUMBERS = prediction_type(("interval",), classification=False, revised=False)
-RECORDS = (CLASSES, NUMBERS, DEAD_LETTER, ALARM)
+AHEAD = prediction_type(
+    ("prediction_set",), classification=True, revised=False, ahead=("prediction_set",)
+)
+RECORDS = (CLASSES, NUMBERS, AHEAD, DEAD_LETTER, ALARM)
 
 # --- values of types ------------------------------------------------------------------------------
 
@@ -124,14 +127,14 @@ def read_protobuf(body: bytes, record: RecordType, message: Any) -> dict[str, An
 def fields_of(parsed: Any, record: RecordType) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in record.fields:
-        value = getattr(parsed, field.name)
+        value, nothing = getattr(parsed, field.name), None if field.nullable else []
         match field.type:
             case ListOf("label"):
-                found[field.name] = [label(item) for item in value]
+                found[field.name] = [label(item) for item in value] or nothing
             case ListOf("number"):
-                found[field.name] = list(value) or None
+                found[field.name] = list(value) or nothing
             case ListOf(RecordType() as items):
-                found[field.name] = [fields_of(item, items) for item in value] or None
+                found[field.name] = [fields_of(item, items) for item in value] or nothing
             case MapOf():
                 found[field.name] = dict(value)
             case "label" | "value":
@@ -258,13 +261,14 @@ def test_records_are_read_by_older_and_newer_schemas(tmp_path: Path) -> None:
 
 def test_a_field_has_one_number_whatever_fields_there_are() -> None:
     kinds = [
-        prediction_type(details, classification=c, revised=r)
+        prediction_type(details, classification=c, revised=r, ahead=ahead)
         for details in ((), ("interval",), ("prediction_set",), ("reasons",))
         for c in (True, False)
         for r in (True, False)
+        for ahead in (None, (), details)
     ]
     numbers = {(field.number, field.name) for kind in kinds for field in kind.fields}
-    assert len({number for number, _ in numbers}) == len({name for _, name in numbers}) == 6
+    assert len({number for number, _ in numbers}) == len({name for _, name in numbers}) == 7
     for kind in (*kinds, *RECORDS):
         assert len({field.number for field in kind.fields}) == len(kind.fields)
 

@@ -1,9 +1,10 @@
-"""Events in one topic, their labels in another, on a real broker."""
+"""Events in one topic, their labels in another or with later ones, on a real broker."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import late_job
@@ -14,7 +15,7 @@ from multi_kernel_kit import pool_alone
 
 from connectors.kafka import KafkaSource
 from connectors.memory import MemorySink, MemorySource
-from streamk.late import LateLabels
+from streamk.late import Horizon, LateLabels
 
 pytestmark = [
     pytest.mark.kafka,
@@ -65,3 +66,28 @@ def test_two_topics_are_learned_as_the_same_records_in_memory(
     assert [(o.partition, o.offset, o.value) for o in sink.outputs] == [
         (o.partition, o.offset, o.value) for o in outputs.outputs
     ]
+
+
+def test_a_horizon_of_time_goes_by_the_timestamps_of_a_topic(
+    kafka_address: str, kafka_topic: MakeTopic
+) -> None:
+    topic = kafka_topic(1, **{"retention.ms": "-1"})
+    records = [{"x": n % 5, "y": n % 3} for n in range(200)]
+    times = [BORN + 1000 * n + 300 * (n % 4) for n in range(200)]
+    values = [json.dumps(one).encode() for one in records]
+    fill(kafka_address, topic, ((0, at, value) for at, value in zip(times, values, strict=True)))
+    name = f"{topic}:0"
+    found = []
+    for source in (
+        KafkaSource((kafka_address,), topic),
+        MemorySource({name: values}, timestamps={name: times}),
+    ):
+        sink, horizon = MemorySink(), Horizon(timedelta(seconds=9))
+        options: dict[str, Any] = {"label": "y", "sink": sink, "until_end": True}
+        report = attached(source, pool_alone(seed=1), labels=horizon, **options).run()
+        found.append((report, [output.value for output in sink.outputs]))
+    (report, said), (expected, wanted) = found
+    assert said == wanted
+    assert report.fates == expected.fates
+    assert report.fates.joined > 180
+    assert same_model(report.model, expected.model)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +29,6 @@ _DETAILS = {
     "prediction_set": Field("prediction_set", 4, ListOf("label")),
     "reasons": Field("reasons", 5, ListOf(_REASON), nullable=True),
 }
-_REGIONS = "interval", "prediction_set"
 _REVISION = Field("revision", 6, "boolean")
 
 DEAD_LETTER = RecordType(
@@ -54,19 +52,23 @@ Kafka takes a record of a mebibyte by default: a letter that is too large would 
 
 
 def prediction_type(
-    details: Iterable[str], *, classification: bool, revised: bool, ahead: bool = False
+    details: Iterable[str],
+    *,
+    classification: bool,
+    revised: bool,
+    ahead: Iterable[str] | None = None,
 ) -> RecordType:
     """Return the fields of `predictions` with these details, as `revise` has them if `revised`.
 
-    With `ahead` they have a list of those of several horizons.
+    With several horizons there is a list of these, `ahead` with such details.
     """
     kind: Literal["label", "number"] = "label" if classification else "number"
     fields = [Field("prediction", 1, kind, nullable=True)]
     if classification:
         fields.append(Field("probabilities", 2, MapOf("number")))
-    if ahead:
-        regions = [replace(_DETAILS[n], nullable=True, optional=True) for n in _REGIONS]
-        record = RecordType("Ahead", (*fields, *regions, Field("horizon", 8, "text")))
+    if ahead is not None:
+        more = [_DETAILS[name] for name in ahead]
+        record = RecordType("Ahead", (*fields, *more, Field("horizon", 8, "text")))
         fields.append(Field("ahead", 7, ListOf(record)))
     fields += [_DETAILS[name] for name in details]
     return RecordType("Prediction", (*fields, *[_REVISION] * revised))

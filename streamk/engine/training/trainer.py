@@ -177,11 +177,12 @@ class Trainer:
     @property
     def prediction_type(self) -> RecordType:
         """The fields of the predictions that it writes."""
+        ahead = [name for name in self._wanted.names if self.learns and name != "reasons"]
         return prediction_type(
             self._wanted.names,
             classification=self.model.is_classifier,
             revised=group_of(self._source) is not None,
-            ahead=bool(self.model.horizons),
+            ahead=ahead if self.model.horizons else None,
         )
 
     @property
