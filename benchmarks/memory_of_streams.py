@@ -583,20 +583,14 @@ def render_run(found: Mapping[str, Any]) -> str:
 # on a machine that had other work, too.
 
 
-class Series(NamedTuple):
-    """How many events ahead, which is a season, and a longer season."""
-
-    ahead: int
-    season: int
-
-
-SERIES = {
-    "beijing_pm25": Series(24, 168),
-    "arena_metro_traffic": Series(24, 168),
-    "WaterFlow": Series(24, 168),
-    "TrumpApproval": Series(7, 28),
-    "elec2": Series(48, 336),
+SERIES: dict[str, tuple[int, int]] = {
+    "beijing_pm25": (24, 168),
+    "arena_metro_traffic": (24, 168),
+    "WaterFlow": (24, 168),
+    "TrumpApproval": (7, 28),
+    "elec2": (48, 336),
 }
+"""How many events ahead, which is a season, and the longer season."""
 _SHARE = 0.9
 """Of the labels that intervals are to hold."""
 
