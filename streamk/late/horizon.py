@@ -81,13 +81,13 @@ class Horizon:
     @property
     def timed(self) -> bool:
         """True if one is of time."""
-        return any(span.timed for span in self.leads)
+        return any(lead.timed for lead in self.leads)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The texts that the command has for them."""
         return tuple(
-            span_name(span.size / 1000) if span.timed else str(span.size) for span in self.leads
+            span_name(lead.size / 1000) if lead.timed else str(lead.size) for lead in self.leads
         )
 
     def joined(
@@ -120,8 +120,8 @@ class Horizon:
     def _check(self, label: Name | None) -> None:
         """Raise `InvalidInput` if an option is wrong."""
         Whole(least=1).check("held_events", self.held_events)
-        for span in self.leads:
-            Whole(least=1).check("ahead", span.size)
+        for lead in self.leads:
+            Whole(least=1).check("ahead", lead.size)
         if not self.leads or len(set(self.names)) < len(self.names):
             raise InvalidInput(f"ahead={self.ahead!r} must be one horizon or more, each once")
         if label is None:
@@ -176,12 +176,7 @@ class HorizonTrainer(HoldingTrainer):
         self._horizons = len(horizon.leads)
         check_task(schema, model)
         try:
-            self._reader = SeriesReader(
-                source,
-                horizon.series,
-                schema,
-                horizon.time,
-            )
+            self._reader = SeriesReader(source, horizon.series, schema, horizon.time)
         except BadRecord as error:
             raise InvalidInput(f"the labels cannot be read: {error}") from error
         super().__init__(model, source, stream, **options)
