@@ -200,6 +200,8 @@ class TrainedModel:
         Events the model has learned.
     label : str or int or None
         The field that is predicted.
+    horizon : str or None
+        So many events or so much time ahead, as `streamk run --horizon` has it.
     classes : tuple
         The labels known, empty for regression.
     schema : Schema
@@ -260,7 +262,7 @@ class TrainedModel:
         columns, ignore = learner.columns or (), (*saved.ignore, *key)
         self.schema = replace(saved, columns=columns, ignore=ignore, mode="fixed")
         self._known = KnownFields(self.schema)
-        self.label = saved.label
+        self.label, self.horizon = config["label"], config.get("horizon")
         ignore = ignore if saved.label is None else (*ignore, saved.label)
         # The first prediction in a process loads compiled code: a request is not to wait for that.
         answers(learner, np.zeros((1, len(learner.columns or ()))))
@@ -390,6 +392,18 @@ class TrainedModel:
             return [_nothing(model.learner)] * len(events)
         found: list[Any] = model.learner.predict_many(self._rows(model, events)).tolist()
         return found
+
+    def predict_ahead_one(self, x: Event) -> dict[str, Any]:
+        """Return the label or number predicted for each of several horizons, by their names.
+
+        Raises
+        ------
+        InvalidInput
+            If a value is of no use, naming it, or the job has one horizon or none.
+        """
+        model, _, _ = self._current()
+        (found,) = model.learner.ahead_many(self._rows(model, [x]))
+        return {one["horizon"]: one["prediction"] for one in found}
 
     def predict_proba_one(self, x: Event) -> dict[Any, float]:
         """Return the probability of each label; {} where none is known.

@@ -124,21 +124,25 @@ def figure_rows(
     return rows[:1] + compared + rows[1:]
 
 
-def slice_rows(slices: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Each value of a column with its events, its first figure of all of them and of the last ones.
+def slice_rows(slices: Mapping[str, Mapping[str, Any]], of: str = "slice") -> list[tuple[str, ...]]:
+    """Each value of a column with its events, its first figure and the baseline of that.
 
-    >>> one = {"events": 3, "accuracy": 0.75, "log_loss": 0.5, "window": {}}
-    >>> slice_rows({"Rome": one})
-    [('slice', 'events', 'accuracy', 'last ones'), ('Rome', '3', '0.7500', '')]
+    These are of all its events, and the figure of the last ones, too.
+
+    >>> one = {"events": 3, "accuracy": 0.75, "log_loss": 0.5, "no_change": 0.5, "window": {}}
+    >>> slice_rows({"Rome": one})  # doctest: +NORMALIZE_WHITESPACE
+    [('slice', 'events', 'no change', 'accuracy', 'last ones'),
+     ('Rome', '3', '0.5000', '0.7500', '')]
     """
     rows: list[tuple[str, ...]] = []
-    main = ""
+    main = base = ""
     for name, figures in slices.items():
-        main = next(key for key in figures if key not in ("events", "window"))
+        main, _, base = (key for key in figures if key not in ("events", "window"))
         last = figures["window"].get(main)
         shown = "" if last is None else f"{last:.4f}"
-        rows.append((_name(name), f"{figures['events']:,}", f"{figures[main]:.4f}", shown))
-    return [("slice", "events", words(main), "last ones"), *rows]
+        both = (f"{figures[key]:.4f}" for key in (base, main))
+        rows.append((_name(name), f"{figures['events']:,}", *both, shown))
+    return [(of, "events", words(base), words(main), "last ones"), *rows]
 
 
 def since_lines(since: Mapping[str, int]) -> list[str]:
@@ -391,7 +395,8 @@ def as_text(report: Report) -> str:
         rows += figure_rows(report.whole, report.window, report.baselines)
         lines += ["", columns(rows, indent="  ", numbers=True), ""]
         if report.slices:
-            lines += [columns(slice_rows(report.slices), indent="  ", numbers=True), ""]
+            of = "horizon" if report.model.horizons else "slice"
+            lines += [columns(slice_rows(report.slices, of), indent="  ", numbers=True), ""]
         table = confusion_table(report.confusion)
         if table:
             lines += [table, ""]

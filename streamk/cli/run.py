@@ -312,9 +312,7 @@ def told_by_options() -> Iterator[None]:
             flag = _OF_MODEL.get(option, "--expert" if is_expert else "--set")
         elif part in ("encoding", "delimiter"):
             flag = "SOURCE"
-        elif part == "labels":
-            flag = "--horizon" if "'horizon'" in str(error) else "--labels"
-        elif part in FLAGS:
+        elif part in (*FLAGS, "labels", "horizon"):
             flag = flag_of(part)
         else:
             raise

@@ -153,7 +153,9 @@ def key_of(value: Any, name: Name) -> str:
     """
     value = plain(value)
     if value is None:
-        raise Rejected("key missing", f"the event has no {name!r}, which tells its label", name)
+        raise Rejected(
+            "key missing", f"the event has no {name!r}, which other records know it by", name
+        )
     text = text_of(as_datetime(value) or value)  # a time is written in several ways
     if text is None:
         wanted = "text, a number, a boolean or a time"

@@ -327,7 +327,7 @@ def _config(
     source: Source, stream: Stream, order: Order, labels: DelayedLabels | None, *, learn: bool
 ) -> dict[str, Any]:
     """Return the options in which a checkpoint and a run that goes on from it agree, as JSON."""
-    given = stream.schema
+    given, late = stream.schema, None if labels is None else labels.to_json()
     columns = given.to_json() if isinstance(given, Schema) else given
     return {
         "label": stream.label,
@@ -340,7 +340,8 @@ def _config(
         "time": stream.time,
         "spans": None if stream.spans is None else list(stream.spans),
         "max_entities": stream.max_entities if stream.entities else None,
-        "labels": None if labels is None else labels.to_json(),
+        "horizon": None if late is None else late.pop("horizon", None),
+        "labels": late,
         "encoding": source.encoding,
         "delimiter": source.delimiter,
         "max_skew": None if math.isinf(order.max_skew) else float(order.max_skew),

@@ -83,6 +83,7 @@ class Ahead:
 
     def due(self, series: str, time: int, label: Any) -> list[Due]:
         """Return the events whose label the next event of a series has, or None: it is unknown."""
+        self._drop_late(time)
         found = list[Due]()
         if series not in self._series:
             return found
@@ -99,6 +100,23 @@ class Ahead:
                     self.fates.joined += 1
                     found.append(Due(slot, before, k))
         return found
+
+    def _drop_late(self, time: int) -> None:
+        """Drop what has waited too long in the series that was met longest ago, which may be over.
+
+        That is one series with each event, so that one wrong time does not end them all.
+        """
+        name = next(iter(self._series), None)
+        if name is None or not any(lead.timed for lead in self._spans):
+            return
+        _, heaps = self._series[name]
+        for lead, waiting in zip(self._spans, heaps, strict=True):
+            while lead.timed and waiting and time - waiting[0][0] >= 2 * lead.size:
+                self._held.free(heappop(waiting)[2])
+                self._n -= 1
+                self.fates.missing += 1
+        if not any(heaps):
+            del self._series[name]
 
     def hold(self, series: str, time: int, label: Any) -> list[int]:
         """Take the next event of a series, after `due`; return the slots in which it waits."""

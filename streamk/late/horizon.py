@@ -70,13 +70,16 @@ class Horizon:
     @property
     def leads(self) -> tuple[Lead, ...]:
         """The horizons, one or several."""
-        some = [self.ahead] if isinstance(self.ahead, Step) else self.ahead
         return tuple(
             Lead(one // _MILLISECOND, timed=True)
             if isinstance(one, timedelta)
             else Lead(one, timed=False)
-            for one in some
+            for one in self._ahead
         )
+
+    @property
+    def _ahead(self) -> tuple[Any, ...]:
+        return tuple(self.ahead) if isinstance(self.ahead, list | tuple) else (self.ahead,)
 
     @property
     def timed(self) -> bool:
@@ -113,21 +116,27 @@ class Horizon:
             raise InvalidInput(f"a job with a horizon is one process: drop group={group}")
         if not learn:
             raise InvalidInput("a horizon is for a job that learns")
-        if model.models:
-            raise InvalidInput("challengers have no horizon; leave it out, or run the model alone")
+        if model.models or model.events_at_once:
+            raise InvalidInput(
+                "challengers, shards and workers have no horizon; leave it out, or run the model"
+                " alone"
+            )
         return JoinedSource(events, None, time=self.time)
 
     def _check(self, label: Name | None) -> None:
         """Raise `InvalidInput` if an option is wrong."""
         Whole(least=1).check("held_events", self.held_events)
-        for lead in self.leads:
-            Whole(least=1).check("ahead", lead.size)
+        for one in self._ahead:
+            is_whole = isinstance(one, int) and not isinstance(one, bool) and one > 0
+            if not is_whole and not (isinstance(one, timedelta) and one >= _MILLISECOND):
+                raise InvalidInput(f"a horizon of {one} must be a whole number of events or a time")
         if not self.leads or len(set(self.names)) < len(self.names):
-            raise InvalidInput(f"ahead={self.ahead!r} must be one horizon or more, each once")
+            told = ", ".join(self.names)
+            raise InvalidInput(f"the horizons must be one or more, each once, not: {told}")
         if label is None:
             raise InvalidInput("a horizon needs label=, the field that is to be predicted")
         if self.series == label:
-            raise InvalidInput(f"series={self.series!r} is the label; it must be another field")
+            raise InvalidInput(f"the field of the series is the label, {label!r}; name another one")
         if self.time is not None and not self.timed:
             raise InvalidInput(f"time={self.time!r} is for a horizon of time, as 24h; leave it out")
 
@@ -141,7 +150,10 @@ class Horizon:
         return HorizonTrainer(model, source, stream, horizon=self, **options)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a checkpoint and the run that goes on from it must agree in."""
+        """Return what a checkpoint and the run that goes on from it must agree in.
+
+        The horizon itself is that of a model, too, with which another job begins.
+        """
         return {
             "horizon": ",".join(self.names),
             "series": self.series,
@@ -288,6 +300,9 @@ class HorizonTrainer(HoldingTrainer):
             told = f"{fates.overflow:,} events were dropped unlearned: {named} spans more than"
             notes = (*notes, f"{told} held_events={horizon.held_events:,}; raise that option")
         elif fates.events and not fates.joined:
-            told = f"none of {fates.events:,} events is learned yet: no label has come at {named}"
+            n, gaps = fates.events // self._horizons, ""
+            if fates.missing:
+                gaps = ", or after more than twice that time"
+            told = f"none of {n:,} events is learned yet: no label has come at {named}{gaps}"
             notes = (*notes, told)
         return notes

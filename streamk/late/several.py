@@ -125,11 +125,12 @@ class Horizons(OwnClasses):
     def _runs(
         self, events: NDArray[np.float64], numbers: Sequence[int]
     ) -> Iterator[tuple[Any, NDArray[np.float64], list[int]]]:
-        """Yield consecutive events of one horizon, with its learner."""
+        """Yield consecutive events of one horizon, with its learner and their numbers there."""
         n = len(self.learners)
         for k, run in groupby(enumerate(numbers), lambda pair: pair[1] % n):
             places, held = map(list, zip(*run, strict=True))
-            yield self.learners[k], events[places], held
+            # Learners count events by the numbers that are held.
+            yield self.learners[k], events[places], [number // n for number in held]
 
     def predict_then_learn_many(self, X: ArrayLike, y: Sequence[Any] | NDArray[Any]) -> Prequential:
         """Predict events X (n, d) that are not learned, for the first horizon.

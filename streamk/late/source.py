@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -285,6 +286,7 @@ class RecordReader:
             *tombstones_apart([bad[row] for row in sorted(bad)], batch.values),
         )
 
+    @abstractmethod
     def _read_fields(
         self,
         batch: Batch,
@@ -294,7 +296,6 @@ class RecordReader:
         bad: dict[int, BadEvent],
     ) -> None:
         """Read keys of records, and labels of those that have one; note those of no use."""
-        raise NotImplementedError
 
     def _read(
         self,

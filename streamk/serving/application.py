@@ -474,13 +474,14 @@ class _Server:
 
     async def model(self, _: Request) -> Response:
         """Tell of the model."""
-        learner, schema, _kept = self._model.current
+        learner = self._model.learner
         about: dict[str, Any] = {
             "model": learner.innermost.TYPE,
             "task": "classification" if learner.is_classifier else "regression",
             "champion": self._model.champion,
             "challengers": list(self._model.challengers),
-            "label": schema.label,
+            "label": self._model.label,
+            "horizon": self._model.horizon,
             "classes": list(learner.classes),
             "columns": [str(name) for name in learner.columns or ()],
             "events": learner.n_events,

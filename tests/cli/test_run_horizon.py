@@ -65,8 +65,9 @@ def test_a_job_of_a_file(source: str, tmp_path: Path) -> None:
         (["--horizon", "24", "--time", "hour"], "leave it out"),
         (["--horizon", "24", "--labels", "file:x.ndjson", "--key", "x"], "--labels"),
         (["--horizon", "24", "--label-timeout", "3h"], "needs --labels SOURCE\n"),
-        (["--horizon", "24", "--key", "y"], "another field"),
+        (["--horizon", "24", "--key", "y"], "is the label"),
         (["--horizon", "2,3", "--slice", "x"], "figures of their own"),
+        (["--horizon", "2", "--workers", "2"], "workers have no horizon"),
         (["--key", "x"], "needs --labels SOURCE or --horizon SPAN"),
     ],
 )
@@ -83,6 +84,11 @@ def test_another_horizon_is_refused(tmp_path: Path) -> None:
     for other in (["--horizon", "4"], ["--horizon", "3,4"], []):
         _, told = streamk(*job, *other, cwd=tmp_path, status=1)
         assert "--horizon: the checkpoint" in told
+        begins = ("run", "file:events.ndjson", *JOB, "--start-from", "state")
+        _, told = streamk(*begins, *other, cwd=tmp_path, status=1)
+        assert "--horizon: the checkpoint" in told
+    found, _ = streamk(*begins, "--horizon", "3", cwd=tmp_path)
+    assert json.loads(found)["learned"] == 27
 
 
 @pytest.mark.slow

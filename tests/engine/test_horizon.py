@@ -181,6 +181,7 @@ def test_each_of_several_is_as_alone(task: str) -> None:
         for k, (report, values) in enumerate(alone):
             expected = [{"horizon": names[k], **value} for value in values]
             assert [one["ahead"][k] for one in told] == expected
+            assert same_model(found.model.learners[k], report.model)
             figures = found.slices[names[k]]
             assert {name: figures[name] for name in list(report.whole)[:2]} == {
                 name: pytest.approx(report.whole[name]) for name in list(report.whole)[:2]
@@ -196,7 +197,7 @@ def test_a_saved_model_predicts(task: str, kind: str, tmp_path: Path) -> None:
     events = stream(task)
     job(events, model_of(task), horizon, checkpoint=tmp_path, **options).run()
     model = streamk.load(tmp_path)
-    assert model.label is None
+    assert (model.label, model.horizon) == ("y", ",".join(horizon.names))
     assert "y" in {str(column).partition("=")[0] for column in model.schema.columns}
     sink = MemorySink()
     asked = [{**events[-1][1], "y": label} for label in (1, 0)]
@@ -206,6 +207,9 @@ def test_a_saved_model_predicts(task: str, kind: str, tmp_path: Path) -> None:
     assert told != other
     assert [model.predict_one(one) for one in asked] == [told["prediction"], other["prediction"]]
     ahead = told.get("ahead", [])
+    if ahead:
+        wanted = {one["horizon"]: one["prediction"] for one in ahead}
+        assert model.predict_ahead_one(asked[0]) == wanted
     assert [one["horizon"] for one in ahead] == (["9m", "2"] if kind == "several" else [])
     if ahead:
         assert ahead[0]["prediction"] == told["prediction"]
@@ -240,6 +244,19 @@ def test_gaps_and_broken_times(
         ahead.hold("", at, 1.0)
     fates = ahead.count()
     assert (fates.joined, fates.missing, fates.held) == (learned, missing, held)
+
+
+def test_what_waits_in_series_that_are_over_is_dropped() -> None:
+    """Of five minutes: what is ten minutes behind the others, one series with each event."""
+    ahead = Ahead([Lead(5 * MINUTE, timed=True)], most=1000)
+    for minute in range(400):
+        series = str(minute // 10)
+        ahead.due(series, MINUTE * minute, 1.0)
+        ahead.hold(series, MINUTE * minute, 1.0)
+    fates = ahead.count()
+    assert fates.joined == 40 * 5
+    assert fates.held <= 15
+    assert len(ahead._series) <= 3
 
 
 def test_events_without_room_are_dropped_and_told() -> None:
@@ -290,10 +307,13 @@ def test_what_cannot_be(tmp_path: Path) -> None:
         job(events, model_of("regression"), horizon, **options).run()
 
     for horizon, message in [
-        (Horizon(0), "ahead"),
-        (Horizon([]), "one horizon or more"),
+        (Horizon(0), "whole number of events"),
+        (Horizon(1.5), "whole number of events"),  # type: ignore[arg-type]
+        (Horizon("24h"), "whole number of events"),
+        (Horizon(timedelta(hours=-3)), "whole number of events"),
+        (Horizon([]), "one or more"),
         (Horizon([3, 3]), "each once"),
-        (Horizon(3, series="y"), "another field"),
+        (Horizon(3, series="y"), "name another one"),
         (Horizon(3, time="at"), "leave it out"),
         (Horizon(3, held_events=0), "held_events"),
     ]:

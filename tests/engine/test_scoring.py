@@ -25,6 +25,7 @@ def scoring(*, classification: bool, names: tuple[str, ...]) -> Scoring:
         regions=None,
         slices=None,
         alarm_sink=None,
+        quantile=None,
     )
 
 

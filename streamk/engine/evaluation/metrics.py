@@ -312,14 +312,18 @@ class Metrics:
     def by_slice(self) -> dict[str, dict[str, Any]]:
         """Figures of each value of the column, by its name; empty where none was named.
 
-        Of each its "events" and the two figures that are always there, of all its events and, as
-        "window", of those among the last ones.
+        Of each its "events", the two figures that are always there and the baseline of the first,
+        of all its events and, as "window", of those among the last ones.
         """
         if self.slices is None:
             return {}
 
         def figures(found: list[tuple[str, int, list[float]]]) -> dict[str, dict[str, Any]]:
-            return {name: {"events": n, **self._main(np.array(two))} for name, n, two in found}
+            base = self._baselines.NAMES[0]
+            return {
+                name: {"events": n, **self._main(np.array(means[:2])), base: means[2]}
+                for name, n, means in found
+            }
 
         window = figures(self.slices.window(self._named_columns(self._last)))
         whole = figures(self.slices.whole())

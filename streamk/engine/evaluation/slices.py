@@ -96,7 +96,7 @@ _LONGEST = 60
 
 
 class Slices:
-    """Events of a job by the value of a column, and the sums of two scores for each.
+    """Events of a job by the value of a column, and sums of their scores and of a baseline's.
 
     Parameters
     ----------
@@ -107,9 +107,10 @@ class Slices:
     --------
     >>> slices = Slices("town")
     >>> codes = slices.codes(["a", "b", "a", None])
-    >>> slices.add({"hit": np.array([1.0, 0, 0, 1]), "loss": np.ones(4), "slice": codes})
+    >>> scores = {"hit": np.array([1.0, 0, 0, 1]), "loss": np.ones(4), "no_change": np.zeros(4)}
+    >>> slices.add({**scores, "slice": codes})
     >>> {name: (n, means) for name, n, means in slices.whole()}
-    {'a': (2, [0.5, 1.0]), 'b': (1, [0.0, 1.0]), '(missing)': (1, [1.0, 1.0])}
+    {'a': (2, [0.5, 1.0, 0.0]), 'b': (1, [0.0, 1.0, 0.0]), '(missing)': (1, [1.0, 1.0, 0.0])}
     """
 
     COLUMN = "slice"
@@ -121,7 +122,7 @@ class Slices:
         """Values that have figures of their own, as text, by their numbers; `MOST` is all others.
         """
         self._numbers: dict[str, int] = {}
-        self._sums: Floats = np.zeros((MOST + 1, 3))
+        self._sums: Floats = np.zeros((MOST + 1, 4))
 
     def codes(self, values: Sequence[Any]) -> Floats:
         """Return the numbers of values, float64 (n,); those that are new get theirs."""
@@ -141,8 +142,8 @@ class Slices:
         return name if name in self._numbers else OTHERS
 
     def add(self, rows: Rows) -> None:
-        """Take further scored events: their slice, and the two scores, which come first."""
-        codes, scores = rows[self.COLUMN], list(rows.values())[:2]
+        """Take further scored events: their slice, and the scores, of which three come first."""
+        codes, scores = rows[self.COLUMN], list(rows.values())[:3]
         there = codes == codes
         added = np.column_stack([np.ones(int(there.sum())), *(one[there] for one in scores)])
         # One after the other, so that the sums do not depend on the division into calls.
@@ -185,7 +186,7 @@ class Slices:
             if saved is None or saved["column"] != self.column:
                 return
             names = [str(name) for name in saved["names"]]
-            sums = np.array(saved["sums"], np.float64).reshape(MOST + 1, 3)
+            sums = np.array(saved["sums"], np.float64).reshape(MOST + 1, 4)
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the slices cannot be read: {error!r}") from error
         used = np.flatnonzero(sums[:MOST, 0])
