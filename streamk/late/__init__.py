@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from connectors.base import Source, group_of
+from connectors.base import Source
 from streamk.encoding import Name
 from streamk.engine.training.bad_events import Revisions
 from streamk.engine.training.options import Stream
 from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
 from streamk.late.horizon import Horizon
-from streamk.late.source import NAMED, JoinedSource
+from streamk.late.source import JoinedSource, check_source
 from streamk.late.trainer import LateTrainer
 from streamk.learners.common.base import Learner
 from streamk.options import Choice, Whole
@@ -83,17 +83,7 @@ class LateLabels:
         if self.default is not None and seconds is None:
             raise InvalidInput("default= is the label after a timeout; give timeout= too")
         for what, source in (("events", events), ("labels", self.source)):
-            if source.encoding not in NAMED:
-                raise InvalidInput(
-                    f"late labels are for records with named fields ({', '.join(NAMED)}); the"
-                    f" {what} are of encoding {source.encoding!r}"
-                )
-            group = group_of(source)
-            if group is not None:
-                raise InvalidInput(
-                    f"a job with late labels is one process: drop group={group} from the source of"
-                    f" the {what}"
-                )
+            check_source(source, what, "late labels")
 
     def joined(
         self, events: Source, label: Name | None, model: Learner, *, learn: bool

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from connectors.base import Output, Source, group_of
+from connectors.base import Output, Source
 from connectors.errors import BadRecord
 from streamk.encoding import Name, Schema
 from streamk.engine.training.bad_events import check_all_counted
@@ -21,7 +21,7 @@ from streamk.late.ahead import Ahead, Lead
 from streamk.late.held import HeldEvents
 from streamk.late.holding import HoldingTrainer
 from streamk.late.several import Horizons
-from streamk.late.source import NAMED, JoinedSource, SeriesReader, Taken
+from streamk.late.source import JoinedSource, SeriesReader, Taken, check_source
 from streamk.late.steps import BatchSteps
 from streamk.learners.common.base import Learner
 from streamk.memory.entities import span_name
@@ -101,19 +101,12 @@ class Horizon:
         Raises `InvalidInput` where a job cannot have a horizon.
         """
         self._check(label)
-        if events.encoding not in NAMED:
-            raise InvalidInput(
-                f"a horizon is for records with named fields ({', '.join(NAMED)}); the events are"
-                f" of encoding {events.encoding!r}"
-            )
+        check_source(events, "events", "horizons")
         if self.timed and self.time is None and not events.has_times:
             raise InvalidInput(
                 "the events have no time of their own, and the horizon is one of time; name the"
                 " field that has it by time= (--time), or give the horizon as a number of events"
             )
-        group = group_of(events)
-        if group is not None:
-            raise InvalidInput(f"a job with a horizon is one process: drop group={group}")
         if not learn:
             raise InvalidInput("a horizon is for a job that learns")
         if model.models or model.events_at_once:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.base import Chunk, Source, SourceBase, Trouble, Troubled
+from connectors.base import Chunk, Source, SourceBase, Trouble, Troubled, group_of
 from connectors.errors import OffsetOutOfRange
 from connectors.records import FRAMED
 from streamk.encoding import (
@@ -27,6 +27,7 @@ from streamk.encoding import (
 from streamk.engine.order.feed import Holding, Positioned
 from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import tombstones_apart
+from streamk.errors import InvalidInput
 from streamk.memory.clock import NEVER
 
 if TYPE_CHECKING:
@@ -38,6 +39,20 @@ came until an event are learned before it is predicted."""
 
 NAMED = ("json", "csv", "dict", *FRAMED)
 """Encodings whose values have names."""
+
+
+def check_source(source: Source, what: str, whose: str) -> None:
+    """Raise `InvalidInput` unless the records of a source have named fields, for one process."""
+    if source.encoding not in NAMED:
+        raise InvalidInput(
+            f"{whose} are for records with named fields ({', '.join(NAMED)}); the {what} are of"
+            f" encoding {source.encoding!r}"
+        )
+    group = group_of(source)
+    if group is not None:
+        raise InvalidInput(
+            f"a job with {whose} is one process: drop group={group} from the source of the {what}"
+        )
 
 
 def _asked(name: str) -> Any:

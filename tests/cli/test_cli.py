@@ -705,7 +705,7 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
         ("inspect events.ndjson", "a checkpoint is a directory"),
         ("inspect .", "holds no checkpoint"),
         ("run {} --labels file:labels.ndjson", "--labels needs --key NAME"),
-        ("run {} --key id", "--key is for labels of their own; it needs --labels SOURCE"),
+        ("run {} --key id", "--key is for labels that come later; it needs --labels SOURCE or"),
         ("run {} --label-timeout 7d", "--label-timeout is for labels"),
         ("run {} --label-revisions learn", "--label-revisions is for labels"),
         ("run {} --labels file:l --key id --label-default 0", "needs --label-timeout"),

@@ -225,8 +225,6 @@ class Details:
         Part of the labels that the sets of classes are to hold, above 0 and at most 0.99.
     explain : bool, default False
         The fields with the largest effects, see `streamk.learners.explaining`.
-    ahead : bool, default False
-        What a model of several horizons predicts for each.
 
     Examples
     --------
@@ -244,7 +242,6 @@ class Details:
     interval: float | None = None
     prediction_set: float | None = None
     explain: bool = False
-    ahead: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -326,8 +323,6 @@ class Details:
             if predicting.n_events:
                 with predicting.aside():
                     found["interval"] = predicting.predict_interval_many(X, self.interval).tolist()
-        if self.ahead:
-            found["ahead"] = model.ahead_many(X)
         if self.explain:
             found["reasons"] = nothing
             if predicting.n_events:

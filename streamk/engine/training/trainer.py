@@ -161,7 +161,6 @@ class Trainer:
             self._regions, details = self._wanted.regions(), Details(explain=self._wanted.explain)
         else:
             details, self._regions = self._wanted.served(self.model, kept)
-            details = replace(details, ahead=bool(self.model.horizons))
         self._details = None if details == Details() else details
 
     @property
@@ -339,6 +338,12 @@ class Trainer:
                 found, model.classes, decoded.y, learns=self.learns
             )
             details = [a | b for a, b in zip(more, details or [{}] * len(more), strict=True)]
+        if model.horizons:
+            several = model.ahead_many(cut(X, known))
+            details = [
+                a | {"ahead": ahead}
+                for a, ahead in zip(details or [{}] * len(X), several, strict=True)
+            ]
         return Predicted(found, model.classes, details, drifts, measured, explanation)
 
     def _predict_then_learn(
