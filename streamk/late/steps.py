@@ -158,7 +158,7 @@ class BatchSteps:
         self._asked: tuple[list[int], list[int]] = [], []
         """Places in the call, and rows of the values, of events to predict."""
         self._told: dict[int, float] = {}
-        """What is predicted without the model, by places."""
+        """Numbers that are predicted without the model, by places."""
         self._fresh: dict[int, tuple[int, int]] = {}
         """Place, and row of the values, of events that will be held, by their slots."""
         self._early: tuple[list[int], list[int]] = [], []
