@@ -262,7 +262,7 @@ class TrainedModel:
         columns, ignore = learner.columns or (), (*saved.ignore, *key)
         self.schema = replace(saved, columns=columns, ignore=ignore, mode="fixed")
         self._known = KnownFields(self.schema)
-        self.label, self.horizon = config["label"], config.get("horizon")
+        self.label, self.horizon = config["label"], config["horizon"]
         ignore = ignore if saved.label is None else (*ignore, saved.label)
         # The first prediction in a process loads compiled code: a request is not to wait for that.
         answers(learner, np.zeros((1, len(learner.columns or ()))))

@@ -162,7 +162,7 @@ def _summary(found: Checkpoint, key: Key | None) -> dict[str, Any]:
             "contest": model.standings,
         },
         "label": body["config"]["label"],
-        "horizon": body["config"].get("horizon"),
+        "horizon": body["config"]["horizon"],
         "events": body["feed"]["sequence"]["events"],
         "counts": body["training"]["counts"],
         "metrics": _metrics(body["training"]),

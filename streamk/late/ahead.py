@@ -91,9 +91,7 @@ class Ahead:
         for k, (span, waiting) in enumerate(zip(self._spans, heaps, strict=True)):
             now = time if span.timed else number
             while waiting and waiting[0][0] <= now - span.size:
-                at, _, slot, before = heappop(waiting)
-                self._n -= 1
-                self._held.free(slot)
+                at, _, slot, before = self._pop(waiting)
                 if label is None or (span.timed and now - at >= 2 * span.size):
                     self.fates.missing += 1
                 else:
@@ -106,17 +104,22 @@ class Ahead:
 
         That is one series with each event, so that one wrong time does not end them all.
         """
-        name = next(iter(self._series), None)
-        if name is None or not any(lead.timed for lead in self._spans):
+        if not self._series:
             return
-        _, heaps = self._series[name]
-        for lead, waiting in zip(self._spans, heaps, strict=True):
-            while lead.timed and waiting and time - waiting[0][0] >= 2 * lead.size:
-                self._held.free(heappop(waiting)[2])
-                self._n -= 1
+        oldest, (_, heaps) = next(iter(self._series.items()))
+        for span, waiting in zip(self._spans, heaps, strict=True):
+            while span.timed and waiting and time - waiting[0][0] >= 2 * span.size:
+                self._pop(waiting)
                 self.fates.missing += 1
         if not any(heaps):
-            del self._series[name]
+            del self._series[oldest]
+
+    def _pop(self, waiting: _Entries) -> tuple[int, int, int, Any]:
+        """Return the first that waits, which is held no more."""
+        first = heappop(waiting)
+        self._held.free(first[2])
+        self._n -= 1
+        return first
 
     def hold(self, series: str, time: int, label: Any) -> list[int]:
         """Take the next event of a series, after `due`; return the slots in which it waits."""
@@ -134,8 +137,7 @@ class Ahead:
         """Drop the oldest event of the series that was met longest ago."""
         oldest, (_, heaps) = next(iter(self._series.items()))
         for waiting in filter(None, heaps):
-            self._held.free(heappop(waiting)[2])
-            self._n -= 1
+            self._pop(waiting)
             self.fates.overflow += 1
         if not any(heaps):
             del self._series[oldest]

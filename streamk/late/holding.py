@@ -23,7 +23,7 @@ from streamk.engine.training.learning import some_of
 from streamk.engine.training.options import Stream
 from streamk.engine.training.outputs import predictions
 from streamk.engine.training.trainer import Trainer
-from streamk.errors import EngineError, StateError
+from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.late.held import HeldEvents, HeldRecords, check_held, packed, unpacked
 from streamk.late.source import RecordReader, Taken
 from streamk.late.steps import BatchSteps, HoldingModel
@@ -86,12 +86,21 @@ class HoldingTrainer(Trainer):
     """Times that each event is held, under consecutive numbers."""
 
     def __init__(self, model: Learner, source: Source, stream: Stream, **options: Any) -> None:
-        self._job_schema = stream.schema_for(model)
+        self._job_schema = schema = stream.schema_for(model)
+        try:
+            self._reader = self._reader_of(source, schema)
+        except BadRecord as error:
+            raise InvalidInput(f"the labels cannot be read: {error}") from error
         self._records = self._labels_refused = 0
         """Records taken from the sequence and emitted, and labels that would be a class too many.
         """
         self._files = SegmentFiles()
         super().__init__(model, source, stream, **options)
+        self._begin()
+
+    @abstractmethod
+    def _reader_of(self, source: Source, schema: Schema) -> RecordReader:
+        """Return the reader of the job's records. Raises `BadRecord` if they cannot be read."""
 
     @abstractmethod
     def _queue(self, held: HeldEvents) -> Waiting:
@@ -339,6 +348,11 @@ class HoldingTrainer(Trainer):
         """
         super().use_model(data, model)
         self._begin()
+
+
+def unlabelled(schema: Schema) -> Schema:
+    """Return a schema of the same events, in which no field is the label."""
+    return replace(schema, label=None, label_type=None, classes=None)
 
 
 def _unreadable(reason: object) -> StateError:

@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 from connectors.base import Output, Source
-from connectors.errors import BadRecord
 from streamk.encoding import Name, Schema
 from streamk.engine.training.bad_events import check_all_counted
 from streamk.engine.training.beside import RegionGiver
@@ -19,7 +18,7 @@ from streamk.engine.training.trainer import Trainer
 from streamk.errors import InvalidInput
 from streamk.late.ahead import Ahead, Lead
 from streamk.late.held import HeldEvents
-from streamk.late.holding import HoldingTrainer
+from streamk.late.holding import HoldingTrainer, unlabelled
 from streamk.late.several import Horizons
 from streamk.late.source import JoinedSource, SeriesReader, Taken, check_source
 from streamk.late.steps import BatchSteps
@@ -29,9 +28,8 @@ from streamk.options import Whole
 from streamk.state import State
 
 _MILLISECOND = timedelta(milliseconds=1)
-
-
 Step = int | timedelta
+"""A horizon: so many events, or so much time."""
 
 
 @dataclass(frozen=True)
@@ -177,15 +175,12 @@ class HorizonTrainer(HoldingTrainer):
     def __init__(
         self, model: Learner, source: Source, stream: Stream, *, horizon: Horizon, **options: Any
     ) -> None:
-        self._horizon, schema = horizon, stream.schema_for(model)
-        self._horizons = len(horizon.leads)
-        check_task(schema, model)
-        try:
-            self._reader = SeriesReader(source, horizon.series, schema, horizon.time)
-        except BadRecord as error:
-            raise InvalidInput(f"the labels cannot be read: {error}") from error
+        self._horizon, self._horizons = horizon, len(horizon.leads)
+        check_task(stream.schema_for(model), model)
         super().__init__(model, source, stream, **options)
-        self._begin()
+
+    def _reader_of(self, source: Source, schema: Schema) -> SeriesReader:
+        return SeriesReader(source, self._horizon.series, schema, self._horizon.time)
 
     def _slice_reader(self, source: Source, name: Name | None) -> SliceReader | None:
         if self._horizons == 1:
@@ -232,7 +227,7 @@ class HorizonTrainer(HoldingTrainer):
         ignore, label = schema.ignore, schema.label
         if schema.columns and label is not None and label not in schema.columns:
             ignore = (*ignore, label)  # they were chosen without it
-        self._job_schema = replace(schema, label=None, label_type=None, classes=None, ignore=ignore)
+        self._job_schema = replace(unlabelled(schema), ignore=ignore)
         super().use(self._job_schema)
 
     def _follow(self, taken: Taken) -> BatchSteps:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from connectors.base import Source
-from connectors.errors import BadRecord
 from streamk.encoding import Schema
 from streamk.engine.training.bad_events import check_all_counted
 from streamk.engine.training.fields import NameCheck
@@ -16,7 +15,7 @@ from streamk.engine.training.options import Stream, Watch
 from streamk.engine.training.trainer import WATCH
 from streamk.errors import InvalidInput
 from streamk.late.held import HeldEvents
-from streamk.late.holding import HoldingTrainer
+from streamk.late.holding import HoldingTrainer, unlabelled
 from streamk.late.join import Join
 from streamk.late.source import LateReader, Taken
 from streamk.late.steps import BatchSteps, follow
@@ -40,6 +39,7 @@ class LateTrainer(HoldingTrainer):
     TYPE = "late-labels"
     COUNTS = (*HoldingTrainer.COUNTS, "labels_read", "labels_bad")
     _held: Join
+    _reader: LateReader
 
     def __init__(
         self,
@@ -51,20 +51,17 @@ class LateTrainer(HoldingTrainer):
         watch: Watch = WATCH,
         **options: Any,
     ) -> None:
-        self._late, schema = late, stream.schema_for(model)
+        self._late = late
         self._labels_read = self._labels_bad = 0
         self._keys: dict[bool, str] = {}
         """A key of the events and one of the labels."""
-        try:
-            self._reader: LateReader = LateReader(source, late, schema)
-        except BadRecord as error:
-            raise InvalidInput(f"the labels cannot be read: {error}") from error
         super().__init__(model, source, stream, watch=watch, **options)
         # The label is not in the events.
-        unlabelled = replace(schema, label=None, label_type=None, classes=None)
-        self.names = NameCheck(unlabelled, watch.slice)
+        self.names = NameCheck(unlabelled(self._job_schema), watch.slice)
         self._read_by(self._decoder.schema)
-        self._begin()
+
+    def _reader_of(self, source: Source, schema: Schema) -> LateReader:
+        return LateReader(source, self._late, schema)
 
     def _queue(self, held: HeldEvents) -> Join:
         late = self._late
@@ -83,7 +80,7 @@ class LateTrainer(HoldingTrainer):
         check_task(schema, self.model)
         self._job_schema = schema
         names = tuple(name for name in ignore if name is not None)
-        super().use(replace(schema, label=None, label_type=None, classes=None, ignore=names))
+        super().use(replace(unlabelled(schema), ignore=names))
 
     def _follow(self, taken: Taken) -> BatchSteps:
         return follow(self._work, self._held, taken)
