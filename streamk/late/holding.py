@@ -118,7 +118,7 @@ class HoldingTrainer(Trainer):
         self._work = HoldingModel(
             self.model,
             held,
-            self._job_schema.label,
+            self._reader.label,
             self._details,
             self._givers,
             self._observer,

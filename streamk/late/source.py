@@ -259,7 +259,7 @@ class RecordReader:
     """
 
     def __init__(self, key: Name | None, schema: Schema, time: Name | None) -> None:
-        self._key, self._label, self._time = key, schema.label, time
+        self._key, self.label, self._time = key, schema.label, time
         self._as_label = LabelReader(schema).one
 
     def read(self, batch: Batch, decoder: Decoder) -> Taken:
@@ -359,8 +359,8 @@ class LateReader(RecordReader):
         self._read(self._cells, batch, at_labels, keys, labels, bad)
         for row in at_labels:
             if labels[row] is None and row not in bad:
-                reason = f"label missing: the record of a label has no {self._label!r}"
-                bad[row] = BadEvent(row, self._label, reason)
+                reason = f"label missing: the record of a label has no {self.label!r}"
+                bad[row] = BadEvent(row, self.label, reason)
 
 
 class SeriesReader(RecordReader):

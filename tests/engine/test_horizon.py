@@ -271,8 +271,11 @@ def test_events_without_room_are_dropped_and_told() -> None:
 def test_a_class_too_many_is_a_bad_event() -> None:
     events = [(k, {"x": float(k % 3), "y": min(k % 5, 3)}) for k in range(60)]
     model = pool_alone(seed=1, max_classes=3)
-    found = job(events, model, Horizon(2), on_error="skip").run()
+    letters = MemorySink()
+    options: dict[str, Any] = {"on_error": "dead-letter", "dead_letters": letters}
+    found = job(events, model, Horizon(2), **options).run()
     assert found.counts.bad == {"label out of domain": 11}
+    assert {letter.value["column"] for letter in letters.outputs} == {"y"}
     assert found.counts.records == 60
     with pytest.raises(EngineError, match="max_classes=3"):
         job(events, pool_alone(seed=1, max_classes=3), Horizon(2), on_error="raise").run()
