@@ -26,9 +26,10 @@ FLAGGED_BANKS = len(BANKS) - 1
 """Banks with a flag of whether they are active, which the first one always is; the constant one,
 the last, has none."""
 
-COUNTERS = ("COUNT", "NEXT", "MIXED_IS_CURRENT")
+COUNTERS = ("COUNT", "NEXT", "MIXED_IS_CURRENT", "LAG")
 """Numbers that change: of events in the window; of the window's row that the next event takes;
-whether PROBABILITIES and MIXED are of SCORES and of the weights as they are now."""
+whether PROBABILITIES and MIXED are of SCORES and of the weights as they are now; events that were
+learned between the prediction of the next one and its learning."""
 DEFAULT, SQUARED, HUBER, QUANTILE = range(4)
 """Kinds of losses. By default experts learn Huber's loss and are mixed by their absolute errors."""
 STAGES = ("EVALUATE_FEATURES", "PREDICT_EXPERTS", "MIX", "LEARN_WEIGHTS", "LEARN_EXPERTS")
@@ -55,6 +56,8 @@ LEARNED: tuple[Declared, ...] = (
     Declared("last_product", "float64", (("MIXERS", -1),), _PRODUCT),
     Declared("last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
     Declared("mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
+    # The last error of a label that came late; discounted sums, see `experts.mixture.weight_of`.
+    Declared("late_errors", "float64", (4,), WIDE),
     Declared("active", "bool", (FLAGGED_BANKS,), FLAGS),
     # What the lack of each bank would have cost, what was lost, and of how many events; then by how
     # much more that of each external expert would have cost than it has to.

@@ -517,7 +517,7 @@ class OnCenters(Supervised):
             Declared("pending", "float32", ("pending", "columns")),
             Declared("pending_labels", "float64", ("pending",), self._label_domain),
             Declared("pending_coefficients", "float64", ("pending", "width")),
-            Declared("errors", "float64", ("functions",), NON_NEGATIVE),
+            Declared("errors", "float64", ("functions",), Domain(least=0.0, infinite=True)),
             Declared("errors_now", "float64", ("functions",), NON_NEGATIVE),
             Declared("constant", "float64", ("outputs",)),
         )

@@ -218,6 +218,10 @@ class PoolTable:
         """Row of the window that the next event takes."""
         return int(self._table[loops.slot.NEXT])
 
+    def set_lag(self, events: int) -> None:
+        """Say how many events were learned since the next one was predicted."""
+        self._table[loops.slot.LAG] = events
+
     def set_window(self, count: int, following: int) -> None:
         """Say how many events the window has, and which row the next one takes."""
         at = loops.slot

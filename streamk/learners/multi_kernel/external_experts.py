@@ -146,7 +146,7 @@ class ExternalExperts:
         self.memory = memory
         """The expert of labels, None where there is none."""
         self._rests = Rests([*(one.can_rest for one in learners), *([True] if memory else [])])
-        self._all_rest = False
+        self._all_rest = self._are_held = False
         self._alarms = 0
         """Drifts that the pool had found at the last review."""
         self._begin(0)
@@ -350,14 +350,15 @@ class ExternalExperts:
         self, predicted: Sequence[int] = (), learned: Sequence[int] | None = None
     ) -> Iterator[None]:
         """Have the next events that are predicted, or learned, be held ones of these numbers."""
-        if self.memory is None:
-            yield
-            return
-        self.memory.numbers, self.memory.held = predicted, learned
+        self._are_held = learned is not None
+        if self.memory is not None:
+            self.memory.numbers, self.memory.held = predicted, learned
         try:
             yield
         finally:
-            self.memory.numbers, self.memory.held = (), None
+            self._are_held = False
+            if self.memory is not None:
+                self.memory.numbers, self.memory.held = (), None
 
     def keeping(self, pending: PendingPredictions) -> AbstractContextManager[None]:
         """Have the expert of labels keep its forecasts in those inside `pending` for a while."""
@@ -412,13 +413,15 @@ class ExternalExperts:
         targets: Floats,
         n_outputs: int,
         known: Sequence[Floats | None],
+        lags: NDArray[np.int64],
         *,
         anew: bool,
     ) -> NDArray[np.float32]:
         """Learn raw events (n, d) with labels and targets (n,), each predicted before.
 
-        Known is of each event what `known_now` gave when its label was still to come, or None. If
-        `anew`, each is weighed by what is predicted now, see `LabelExpert.learn`.
+        Known is of each event what `known_now` gave when its label was still to come, or None, and
+        lags (n,) say how many were learned since. If `anew`, each is weighed by what is predicted
+        now, see `LabelExpert.learn`.
         Returned are the scores (n, external experts, n_outputs), bit for bit those of events that
         come alone, and NaN of those that rest.
         """
@@ -430,6 +433,8 @@ class ExternalExperts:
         Z, numbers = self._scale.transform(events), self._labels_of(targets)
         for place, (learner, active) in enumerate(zip(self._learners, self.active, strict=False)):
             X = np.ascontiguousarray(Z, learner.dtype)
+            if lags.any() or self._are_held:
+                self._tell_lags(learner, lags)
             if not active:
                 learner.learn_encoded(X, numbers)
                 continue
@@ -455,8 +460,25 @@ class ExternalExperts:
         learner.learn_encoded(X, labels, Asked(None, note))
         return np.concatenate(parts)
 
-    def learn(self, events: Floats, label: Any, target: float, known: Floats | None) -> None:
-        """Learn from a raw event (1, d) with a label and target, by what was known then, or now."""
+    def _tell_lags(self, learner: OfOneKernel, lags: NDArray[np.int64]) -> None:
+        """Tell a feature machine how late the labels of the next events come.
+
+        That is not known of events that were held where their forecast is forgotten.
+        """
+        if isinstance(learner, FeatureMachine):
+            learner.lags = lags if not self._are_held else np.where(lags > 0, lags, -1)
+
+    def learn(
+        self, events: Floats, label: Any, target: float, known: Floats | None, lag: int
+    ) -> None:
+        """Learn from a raw event (1, d) with a label and target.
+
+        It is learned by what was known when it was predicted, so many learned events ago, or by
+        what is known now.
+        """
+        if lag or self._are_held:
+            for learner in self._learners:
+                self._tell_lags(learner, np.array([lag]))
         targets = np.array([target])
         if self.memory is not None:
             self.memory.learn_one(events, float(label), known)

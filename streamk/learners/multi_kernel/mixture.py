@@ -163,7 +163,7 @@ class ExpertMixture:
         threads.divide(len(rows), _FLOPS * len(rows), forecast, most_threads)
         self.keep_last_forecast()
         for row, one, now in zip(events, forecasts, known, strict=True):
-            self.pending.keep(row.tobytes(), Kept(one.copy(), now.copy()))
+            self.pending.keep(row.tobytes(), Kept(one.copy(), self.n_events, now.copy()))
         return out, scores
 
     def forecast_one(self, event: Floats) -> Floats:
@@ -195,7 +195,8 @@ class ExpertMixture:
         """Keep the forecast in the pool's workspace, before it is overwritten or means less."""
         if self._last_forecast is not None:
             forecast = self.pool.arrays["FORECAST"].copy()
-            self.pending.keep(self._last_forecast, Kept(forecast, self._last_known))
+            kept = Kept(forecast, self.n_events, self._last_known)
+            self.pending.keep(self._last_forecast, kept)
             self._last_forecast = None
 
     @contextmanager
@@ -254,9 +255,9 @@ class ExpertMixture:
         """
         pool, upkeep = self.pool, self.upkeep
         self.keep_last_forecast()
-        forecasts, places, known = self._take_pending(events, predict)
+        forecasts, places, known, lags = self._take_pending(events, predict)
         external = self.external.predict_then_learn(
-            events, labels, targets, pool.outputs, known, anew=predict
+            events, labels, targets, pool.outputs, known, lags, anew=predict
         )
         errors = None if self.errors is None else self.errors.table
         rows, first = self._padded(events), 0
@@ -269,6 +270,7 @@ class ExpertMixture:
                 external[rest],
                 forecasts,
                 places[rest],
+                lags[rest],
                 errors,
                 out[rest],
                 upkeep.arguments(self.n_events),
@@ -280,23 +282,26 @@ class ExpertMixture:
 
     def _take_pending(
         self, events: Floats, predict: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64], list[Floats | None]]:
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], list[Floats | None], NDArray[np.int64]]:
         """Return forecasts that wait, at which place there that of each event (n, d) is, or -1.
 
-        The last is what was known of each event, None where no forecast waits. They are forgotten.
-        There is none of an event that is to be predicted, since that is anew.
+        Then come what was known of each event, None where no forecast waits, and how many events
+        were learned since, 0 there. They are forgotten. There is none of an event that is to be
+        predicted, since that is anew.
         """
         known: list[Floats | None] = [None] * len(events)
-        places = np.full(len(events), -1)
+        places, lags = np.full(len(events), -1), np.zeros(len(events), np.int64)
         found: list[Kept] = []
         if len(self.pending):
             for n, row in enumerate(events):
                 one = self.pending.take(row.tobytes())
                 if one is not None and not predict:
                     places[n], known[n] = len(found), one.known
+                    lags[n] = self.n_events + n - one.learned
                     found.append(one)
         scores = [one.scores for one in found]
-        return (np.stack(scores) if found else self.pool.empty_forecasts(0)), places, known
+        forecasts = np.stack(scores) if found else self.pool.empty_forecasts(0)
+        return forecasts, places, known, lags
 
     def learn_one(
         self, event: Floats, label: Any, target: float, out: Floats | None = None
@@ -304,7 +309,7 @@ class ExpertMixture:
         """Do `learn_run` of an event (d,) alone; faster, and its forecast may be there already."""
         pool, name = self.pool, event.tobytes()
         forecast = pool.arrays["FORECAST"]
-        known = None
+        known, lag = None, 0
         if name == self._last_forecast:
             self._last_forecast = None
             self.pending.take(name)
@@ -315,6 +320,7 @@ class ExpertMixture:
                 self._forecast_now(event)
             else:
                 forecast, known = then.scores, then.known[None]
+                lag = self.n_events - then.learned
                 with self.external.keeping(PendingPredictions(0)):
                     self._forecast_now(event, known)
         if out is not None:
@@ -322,9 +328,10 @@ class ExpertMixture:
         if self.errors is not None:
             missed = float(target - forecast[-1, 0])
             self.errors.update(missed, forecast[: pool.experts], pool.disagreement_weights)
+        pool.set_lag(lag)
         loops.event.update(pool.table, forecast, target)
         if self.external:
-            self.external.learn(event[None], label, target, known)
+            self.external.learn(event[None], label, target, known, lag)
         self.n_events += 1
         if self.n_events % REVIEW_EVERY == 0:
             self.review()

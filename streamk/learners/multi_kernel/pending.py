@@ -26,6 +26,8 @@ class Kept(NamedTuple):
     """The forecast of an event, and what was known when it was made."""
 
     scores: NDArray[np.float32]
+    learned: int = 0
+    """Events that the mixture had learned by then."""
     known: Floats = NOTHING
     """As of `streamk.learners.multi_kernel.label_expert`, empty without that expert."""
 
@@ -36,7 +38,7 @@ class Kept(NamedTuple):
 
     def copied(self) -> Self:
         """Return a copy."""
-        return type(self)(self.scores.copy(), self.known.copy())
+        return type(self)(self.scores.copy(), self.learned, self.known.copy())
 
 
 class PendingPredictions:
@@ -92,9 +94,8 @@ class PendingPredictions:
 
     def shift(self, factor: float, shift: float) -> None:
         """Follow labels that from now on are ``factor * label + shift`` of what they were."""
-        for scores, _ in self._kept.values():
-            scores *= factor
-            scores += shift
+        for one in self._kept.values():
+            one.scores[...] = one.scores * factor + shift
 
     def clear(self) -> None:
         """Forget everything."""
@@ -152,10 +153,11 @@ class HeldPredictions:
         """Return copies of all that is kept, as `HELD` declares it, the oldest first."""
         found: dict[str, NDArray[Any]] = {}
         for declared, pending in zip(HELD, (self.kept, self.kept.inner), strict=True):
-            numbers, forecasts, *known = (each.name for each in declared)
+            numbers, forecasts, learned, *known = (each.name for each in declared)
             names, kept = [name for name, _ in pending.items()], [one for _, one in pending.items()]
             found[numbers] = np.array([int.from_bytes(name, "little") for name in names], np.int64)
             found[forecasts] = _stacked([one.scores for one in kept], _NO_FORECAST)
+            found[learned] = np.array([one.learned for one in kept], np.int64)
             for name in known:
                 found[name] = _stacked([one.known for one in kept], NOTHING)
         return found
@@ -180,10 +182,11 @@ class HeldPredictions:
                     " the checkpoint is damaged or was changed by hand"
                 )
         self.kept.clear()
-        for number, *one in zip(*(found[each.name] for each in HELD[0]), strict=True):
-            self.kept.keep(_name(int(number)), Kept(*(array.copy() for array in one)))
-        for number, *one in zip(*(found[each.name] for each in HELD[1]), strict=True):
-            self.kept.inner.keep(_name(int(number)), Kept(*(array.copy() for array in one)))
+        for declared, pending in zip(HELD, (self.kept, self.kept.inner), strict=True):
+            rows = zip(*(found[each.name] for each in declared), strict=True)
+            for number, scores, learned, *more in rows:
+                kept = Kept(scores.copy(), int(learned), *(array.copy() for array in more))
+                pending.keep(_name(int(number)), kept)
 
 
 _OWNER = "predictions of held events"
@@ -192,11 +195,13 @@ HELD = (
     (
         Declared("numbers", "int64", ("kept",), NON_NEGATIVE),
         Declared("forecasts", "float32", ("kept", "parts", "outputs"), _FORECASTS),
+        Declared("learned", "int64", ("kept",), NON_NEGATIVE),
         Declared("known", "float64", ("kept", "known"), Domain(-1e308, 1e308, missing=True)),
     ),
     (
         Declared("inner_numbers", "int64", ("kept",), NON_NEGATIVE),
         Declared("inner_forecasts", "float32", ("kept", "parts", "outputs"), _FORECASTS),
+        Declared("inner_learned", "int64", ("kept",), NON_NEGATIVE),
     ),
 )
 """Arrays of what is kept for held events, and of that inside the expert of labels."""

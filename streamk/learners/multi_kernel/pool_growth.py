@@ -177,7 +177,7 @@ def _inherit_coefficients(
 
 def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     """Take over the weights of experts and tables."""
-    for name in ("BINNING_WEIGHTS", "BINNING_WEIGHT_SQUARES", "ACTIVE"):
+    for name in ("BINNING_WEIGHTS", "BINNING_WEIGHT_SQUARES", "LATE_ERRORS", "ACTIVE"):
         new.arrays[name][...] = old.arrays[name]
     # The second-order expert may have gone.
     both = set(new.banks) & set(old.banks)

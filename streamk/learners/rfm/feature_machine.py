@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
-from streamk.declared import count, flag, listed, reading
+from streamk.declared import Domain, count, flag, listed, number, reading
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
 from streamk.kernels import Kernel, Laplacian
@@ -52,6 +52,10 @@ makes look better is not."""
 _COMPARED, _LEAST = 2, 1_024
 """Ratio of the events that metrics are compared by and those of the solution in use, which are
 taken for so many, at least: where more of them did not pay, few are compared."""
+_LATE = 8.0
+"""Events between prediction and learning from which on labels come late."""
+_OF_LAGS = 1 / 32
+"""Rate of their mean."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
 
@@ -253,6 +257,11 @@ class FeatureMachine(Supervised):
         """It keeps events, and learns nothing of them."""
         self.is_too_wide = False
         """It rests for good, since there are more columns and classes than `max_width`."""
+        self.lags: NDArray[np.int64] | None = None
+        """How many events were learned between prediction and learning of each of the next events;
+        None where each is predicted right before, and -1 where that is not known."""
+        self.lag = -1.0
+        """Their mean of late, -1 before the first."""
         self._until = 0
         """Event after which more may be to do than to learn, if it is still to come."""
         self._begin_empty()
@@ -347,6 +356,21 @@ class FeatureMachine(Supervised):
         if not self.is_too_wide:
             self._keep(events, numbers)
         self.n_events += len(events)
+        if self.lag or self.lags is not None:
+            self._follow_lags(len(events))
+
+    def _follow_lags(self, n: int) -> None:
+        """Take in how late the labels of n events came."""
+        if self.lags is None:
+            lags = n * [0]
+        else:
+            lags, self.lags = self.lags[:n].tolist(), self.lags[n:]
+            self.lags = self.lags if len(self.lags) else None
+        for lag in lags:
+            if lag >= 0:
+                self.lag += (lag - self.lag) * (_OF_LAGS if self.lag >= 0.0 else 1.0)
+        if 0.0 < self.lag < 1e-3:
+            self.lag = 0.0
 
     def _count(self) -> None:
         """Count the operations of a window, and solve for no more events if there are none left."""
@@ -408,6 +432,7 @@ class FeatureMachine(Supervised):
         A function is made once, with the event after them, and taken over with the next one.
         """
         self._schedule.start, self._until = max(self.first, len(events) + 1), 0
+        self.lags = np.full(len(events), -1)
         self.learn_encoded(events, labels)
 
     def last_events(self, most: int) -> tuple[Numbers, Numbers]:
@@ -461,7 +486,7 @@ class FeatureMachine(Supervised):
         events = TrainingEvents(X, y, targets, self.classes, self._task, seed)
         known = self._function
         recipe = replace(self._recipe, errors=known.errors, known=known.solved_with)
-        recipe = replace(recipe, compared=self._compared)
+        recipe = replace(recipe, compared=self._compared, lag=self.lag if self.lag >= _LATE else 0)
         if self._schedule.is_family_fixed:
             recipe = replace(recipe, is_family_fixed=True, most=_GROWTH * known.n_solved)
         at = self.n_events + self._schedule.delay(len(y))
@@ -486,7 +511,9 @@ class FeatureMachine(Supervised):
             return
         made = new.result()
         ratio = 1.0 if changed else _TOLERANCE if made.grows else _AS_LARGE
-        if self._schedule.is_late or made.missed <= ratio * self._function.missed:
+        # Where labels come late, the one in use has followed some that forecasts did not know.
+        taken = self._schedule.is_late or not made.follows
+        if taken or made.missed <= ratio * self._function.missed:
             self._function = made
             self.n_takeovers += 1
             if changed:
@@ -556,6 +583,7 @@ class FeatureMachine(Supervised):
             "classes": list(self.classes),
             "n_events": self.n_events,
             "n_takeovers": self.n_takeovers,
+            "lag": self.lag,
             **self._schedule.header(),
             "spent": self._budget.spent,
             "rests": self.rests,
@@ -586,6 +614,7 @@ class FeatureMachine(Supervised):
             )
         for name in ("n_events", "n_takeovers"):
             setattr(learner, name, count(header, name, _OWNER))
+        learner.lag = number(header, "lag", _OWNER, Domain(least=-1.0))
         learner._schedule.restore(header, state.arrays, learner.n_events, _OWNER)
         learner._budget.spent = count(header, "spent", _OWNER)
         learner.rests = flag(header, "rests", _OWNER)

@@ -27,6 +27,8 @@ Numbers = NDArray[Any]
 _BLOCKS = {BLOCK: BLOCK // 4, 2 * BLOCK: BLOCK // 2, 4 * BLOCK: BLOCK // 2}
 """Events of a block: at first, and where it takes long to solve for one more, with the part's
 factor, and without. And those of the next one while which a block is solved for."""
+ALONE = (np.inf, 0.0)
+"""Errors of a first part that is asked alone."""
 _QUICK = 512
 """Events of a part up to which a block is solved for at once."""
 _AT_ONCE = 1 << 21
@@ -209,6 +211,11 @@ class MetricRidge(OnlineKernelRidge):
         known = self._base.arrays()
         points = np.concatenate([known["points"], self._pending])
         return points, np.append(known["labels"], self._pending_labels)
+
+    @property
+    def follows(self) -> bool:
+        """False where the first part is asked alone."""
+        return bool(np.isfinite(self._errors[0]))
 
     @property
     def room(self) -> int:

@@ -233,13 +233,20 @@ class MetricTree:
 
     @property
     def errors(self) -> list[float] | None:
-        """Those of the regularizations of what differs from the solution, if there is one.
+        """Those of the regularizations of what differs from the solution, if that is learned.
 
         They are means over the leaves, since each leaf of a new function begins with them.
         """
         every = [leaf.settings for leaf in self._leaves]
         each = [settings.errors for settings in every if settings is not None]
-        return np.mean(np.array(each, np.float64), axis=0).tolist() if each else None
+        return (
+            np.mean(np.array(each, np.float64), axis=0).tolist() if each and self.follows else None
+        )
+
+    @property
+    def follows(self) -> bool:
+        """False where the solution is asked alone."""
+        return self._leaves[0].follows
 
     @property
     def n_solved(self) -> int:

@@ -16,7 +16,7 @@ from streamk.learners.common.calibration import inverse_temperature
 from streamk.learners.common.classes import Label
 from streamk.learners.kernel_ridge import BLOCK
 from streamk.learners.rfm.metric import Metric
-from streamk.learners.rfm.metric_ridge import RidgeSettings
+from streamk.learners.rfm.metric_ridge import ALONE, RidgeSettings
 from streamk.learners.rfm.metric_tree import MetricTree
 from streamk.learners.rfm.schedule import FEW_EVENTS, MOST_COMPARED
 from streamk.learners.rfm.search import (
@@ -57,6 +57,8 @@ _MISLEADS = 1.01
 """Ratio of the errors of most events and of those before them, from which on older ones mislead."""
 _SMALL = 1_024
 """Events that a function is made of where more do not pay."""
+_SPREAD = 4_096
+"""The same where labels come late, of all."""
 _NARROW = 0.1
 """Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
 
@@ -80,6 +82,8 @@ class MetricRecipe:
     """Events that are solved for at once, and more only as they come."""
     compared: int = MOST_COMPARED
     """Events by which metrics are compared, at most."""
+    lag: float = 0.0
+    """Events by which labels come late, 0 where the function may follow the last ones."""
     errors: Sequence[float] | None = None
     """Of the function before, see `RidgeSettings`."""
 
@@ -125,6 +129,8 @@ class TrainingEvents:
         n, d = self.X.shape
         count = n if n <= _CROSSED else min(_MOST_HELD, int(_HELD * n))
         held, rest = np.arange(n - count, n), np.arange(n - count)[::-1]
+        # Labels that a forecast does not know, such as of the hour before, tell of those held back.
+        rest = rest[min(int(recipe.lag), len(rest) // 4) :]
         try:
             with np.errstate(all="ignore"):
                 if len(rest):
@@ -217,10 +223,16 @@ class TrainingEvents:
         """Solve for the coefficients of the last events: of as many as pay, in whole blocks.
 
         As many are shown to pay as metrics were compared by: all, if those are as many as can be.
+        Where labels come late and more do not pay, they are some of all, as the last ones, which
+        are of one season, say little of those that are predicted until there is another function.
         """
+        n, spread = len(self.X), recipe.lag > 0.0 and not pays
         shown = recipe.compared if recipe.compared < MOST_COMPARED else recipe.most
-        count = min(len(self.X), max(_SMALL, min(shown, recipe.most)) if pays else _SMALL)
-        some = slice(len(self.X) - count + count % BLOCK, None)  # whole blocks
+        count = min(n, max(_SMALL, min(shown, recipe.most)) if pays else _SMALL)
+        if spread:
+            count = min(n, _SPREAD)
+        count -= count % BLOCK
+        some = np.linspace(0, n - 1, count).astype(np.int64) if spread else slice(n - count, None)
         constant = self.targets.mean(axis=0)
         narrow: Any = family.kernel
         function = MetricTree(
@@ -233,7 +245,8 @@ class TrainingEvents:
             max_classes=recipe.max_classes,
         )
         function.map = EventMap(ColumnScale.of(self.X, family.scale), kept.metric)
-        settings = RidgeSettings(family.kernel, kept.ridge, constant, recipe.errors)
+        errors = ALONE if recipe.lag else recipe.errors
+        settings = RidgeSettings(family.kernel, kept.ridge, constant, errors)
         function.begin(settings, self.X[some], self.y[some])
         if not pays:
             function.close()

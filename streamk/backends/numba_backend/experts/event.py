@@ -157,6 +157,7 @@ def predict_then_learn(
     external: Any,
     forecasts: Any,
     places: Any,
+    lags: Any,
     errors: Any,
     out: Any,
     upkeep: Any,
@@ -165,8 +166,8 @@ def predict_then_learn(
 
     The mixing learns from the forecast of an event when it had to be predicted: that is at its
     place in `forecasts` (m, FORECAST_ROWS, OUTPUTS), or, where `places` int64 (n,) has -1, the one
-    of now. The predictions of now, each before its event is learned, are written to `out` float64
-    (n, OUTPUTS).
+    of now. Since then `lags` int64 (n,) events were learned. The predictions of now, each before
+    its event is learned, are written to `out` float64 (n, OUTPUTS).
 
     `external` float32 (n, external experts, OUTPUTS) are the outputs of external experts for each
     event before they learned it. `errors` is the table of the running quantiles of errors, None if
@@ -197,6 +198,7 @@ def predict_then_learn(
         if errors is not None:
             missed = np.float32(y[i]) - then[len(then) - 1, 0]
             spread.learn(errors, missed, then[:e], shares[0])
+        table[slot.LAG] = lags[i]
         update(table, then, y[i])
         since += 1
         if since == period:
@@ -212,7 +214,7 @@ def _arguments(errors: Any) -> tuple[Any, ...]:
     row, rows = types.float64[::1], types.float64[:, ::1]
     upkeep = _tuple((types.int64, types.int64, row, rows, _tuple((types.float64,) * 3)))
     forecasts, places = types.float32[:, :, ::1], types.int64[::1]
-    return types.int64[::1], rows, row, forecasts, forecasts, places, errors, rows, upkeep
+    return types.int64[::1], rows, row, forecasts, forecasts, places, places, errors, rows, upkeep
 
 
 _AFTER_DRIFT = Loop(

@@ -276,6 +276,43 @@ def _load(table: Any, forecast: Any, one: Any, row: Any) -> None:
     two_stage.to_scores(table[slot.TASK], one.mixed, one.mixer_scores)
 
 
+LATE = 8
+"""Events learned between the prediction of an event and its learning from which on that is late."""
+_LATE_MEMORY, _UNSEEN = 0.999, 64.0
+"""Discount of what is known of late labels' errors; and the events for which these count as equal,
+until more are known."""
+_LAST, _COUNT, _SQUARES, _PRODUCTS = range(4)
+"""Places: the last error; then as discounted sums events, squares, and products of neighbours."""
+
+
+@fast
+def weight_of(table: Any, forecast: Any, y: Any) -> Any:
+    """Return how much an event counts to the mixing: 1, or less where its label comes late.
+
+    Errors of neighbouring forecasts then go together, as each is made without the labels of those
+    before it. With a correlation of r, n of them tell as much as ``n (1 - r) / (1 + r)`` that are
+    independent, and no less than n over the lag.
+    """
+    lag = table[slot.LAG]
+    if lag < LATE:
+        return 1.0
+    known, out = view.late_errors(table), forecast[len(forecast) - 1]
+    error = float(out[0]) - y
+    if len(out) > 1:  # how much too sure of its class it was
+        top = 0
+        for k in range(1, len(out)):
+            if out[k] > out[top]:
+                top = k
+        error = float(out[top]) - (1.0 if top == int(y) else 0.0)
+    known[_COUNT] = _LATE_MEMORY * known[_COUNT] + 1.0
+    known[_SQUARES] = _LATE_MEMORY * known[_SQUARES] + error * error
+    known[_PRODUCTS] = _LATE_MEMORY * known[_PRODUCTS] + error * known[_LAST]
+    known[_LAST] = error
+    n, r = known[_COUNT], max(0.0, known[_PRODUCTS]) / max(known[_SQUARES], 1e-30)
+    r = (n * min(r, 1.0) + _UNSEEN) / (n + _UNSEEN)
+    return max(1.0 / lag, (1.0 - r) / (1.0 + r))
+
+
 @fast
 def learn_weights(table: Any, forecast: Any, y: Any) -> None:
     """Update the mixers and their mixtures by a forecast and the label.
@@ -290,41 +327,43 @@ def learn_weights(table: Any, forecast: Any, y: Any) -> None:
         expert_predictions.load(forecast, L, on)
         call(table[slot.MIX], table, ())
     table[slot.MIXED_IS_CURRENT] = 0
+    weight = weight_of(table, forecast, y)
     begin, end = first_mixture(table, on), last_mixture(table) + 1
     alphas, likely, calibrated = view.alphas(table), view.likelihoods(table), view.calibrated(table)
     for m in range(len(alphas)):
         predictions = view.probabilities(table) if m == 0 else calibrated
         two_stage.likelihoods(task, predictions, y, how, likely)
-        two_stage.temper(likely)
+        two_stage.temper(likely, weight)
         for which in range(begin, end):
             shares = mixture_of(table, which).shares[m]
-            two_stage.reweigh(shares, likely, on, alphas[m])
+            two_stage.reweigh(shares, likely, on, weight * alphas[m])
     factors, curvatures = view.inverse_temperatures(table), view.curvatures(table)
     expert_predictions.calibrate(
         task, L, calibrated, y, how, view.mean_error(table), on, factors, curvatures
     )
     for which in range(begin, end):
         one = mixture_of(table, which)
-        _learn_products(table, one, L[: n_experts_of(table, which)], y)
+        _learn_products(table, one, L[: n_experts_of(table, which)], y, weight)
         if late:
             _load(table, forecast, one, e + which * (table[slot.MIXERS] + 1))
-        _learn_top(table, one, y)
+        _learn_top(table, one, y, weight)
     if begin < end - 1:
         compare_mixtures(table, task, y)
 
 
 @fast
-def _learn_top(table: Any, one: Any, y: Any) -> None:
+def _learn_top(table: Any, one: Any, y: Any, weight: Any) -> None:
     """Update the fixed share of a mixture's mixers, and then their product."""
     likely = view.mixer_likelihoods(table)
     two_stage.likelihoods(table[slot.TASK], one.mixed, y, view.loss(table), likely)
-    two_stage.temper(likely)
-    two_stage.reweigh(one.mixer_weights, likely, view.ones(table), view.alphas(table)[0])
-    _learn_last_product(table, one, y)
+    two_stage.temper(likely, weight)
+    alpha = weight * view.alphas(table)[0]
+    two_stage.reweigh(one.mixer_weights, likely, view.ones(table), alpha)
+    _learn_last_product(table, one, y, weight)
 
 
 @fast
-def _learn_products(table: Any, one: Any, L: Any, y: Any) -> None:
+def _learn_products(table: Any, one: Any, L: Any, y: Any, weight: Any) -> None:
     """Update a mixture's products of experts by their predictions."""
     numbers = table[slot.TASK] == NUMBERS
     rates, starts = view.product_rates(table), view.product_starts(table)
@@ -338,13 +377,13 @@ def _learn_products(table: Any, one: Any, L: Any, y: Any) -> None:
         residual = _direction(table, L, one.mixed[first + i], y, g)
         w, P = one.products[i], one.inverses[i]
         if starts[i] > 0.0:
-            two_stage.newton_step(w, P, g, residual, forgets[i], starts[i], room[: len(L)])
+            _step(w, P, g, residual, forgets[i], starts[i], room[: len(L)], weight)
         else:
             two_stage.gradient_step(w, g, residual, rates[i], numbers)
 
 
 @fast
-def _learn_last_product(table: Any, one: Any, y: Any) -> None:
+def _learn_last_product(table: Any, one: Any, y: Any, weight: Any) -> None:
     """Update the product of a mixture's other mixers.
 
     What it predicts by now takes the place of what it had predicted.
@@ -359,9 +398,20 @@ def _learn_last_product(table: Any, one: Any, y: Any) -> None:
         prediction,
     )
     residual = _direction(table, one.mixer_scores, prediction, y, g)
-    two_stage.newton_step(
-        one.last_product, one.last_inverse, g, residual, LAST_FORGET, LAST_START, room
-    )
+    _step(one.last_product, one.last_inverse, g, residual, LAST_FORGET, LAST_START, room, weight)
+
+
+@fast
+def _step(
+    w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, room: Any, weight: Any
+) -> None:
+    """Do `newton_step` by an event of a weight."""
+    if weight < 1.0:
+        root, forget = math.sqrt(weight), forget**weight
+        residual *= root
+        for e in range(len(g)):
+            g[e] *= root
+    two_stage.newton_step(w, P, g, residual, forget, start, room)
 
 
 @fast

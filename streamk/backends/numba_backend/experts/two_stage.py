@@ -173,8 +173,8 @@ def likelihoods(task: Any, predictions: Any, y: Any, how: Any, out: Any) -> None
 
 
 @fast
-def temper(likely: Any) -> None:
-    """Turn exp(-loss) into exp(-loss / 4), by which fixed shares move.
+def temper(likely: Any, weight: Any) -> None:
+    """Turn exp(-loss) into exp(-weight loss / 4), by which fixed shares move.
 
     Steps by whole losses are right where one expert has the labels' true probabilities. Where none
     has, or losses of neighbouring events go together, they follow noise (Grunwald 2012), and late
@@ -182,6 +182,9 @@ def temper(likely: Any) -> None:
     """
     for e in range(len(likely)):
         likely[e] = math.sqrt(math.sqrt(likely[e]))
+    if weight < 1.0:
+        for e in range(len(likely)):
+            likely[e] **= weight
 
 
 @fast
