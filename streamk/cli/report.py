@@ -309,6 +309,7 @@ def fate_lines(fates: Any) -> list[str]:
             "with the default label": fates.defaulted,
             "without a label in time": fates.missing,
             "without room": fates.overflow,
+            "forgotten before their label came": fates.forgotten,
             "with a key for the second time": fates.duplicate_events,
             "wait": fates.held,
         },

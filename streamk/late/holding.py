@@ -131,6 +131,15 @@ class HoldingTrainer(Trainer):
         """Those that give regions, one for each horizon; none where none are wanted."""
         return () if self._regions is None else (self._regions,)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """As `Trainer.notes`, and a sentence where what experts said of events had no room."""
+        n, notes = self.fates.forgotten, super().notes
+        if not n:
+            return notes
+        told = f"what experts said of {n:,} events had no room until their label came, by which"
+        return (*notes, f"{told} they are weighed; raise pending_bytes (--set pending_bytes=N)")
+
     def hold_in(self, files: SegmentFiles) -> None:
         """Have events that do not fit into memory in files of a store, before any is held."""
         self._files = files
@@ -205,6 +214,7 @@ class HoldingTrainer(Trainer):
         asked = slice(None, None, self._horizons)
         self.counts.unlabelled += len(rows[asked]) - (int(once.sum()) - found.again)
         self._count(taken, found)
+        self.fates.forgotten += found.dropped
         predicted = found.prequential.predictions[asked]
         self.counts.predicted += len(predicted) - predicted.tolist().count(None)
         if self._sink is not None and len(found.rows):

@@ -157,6 +157,11 @@ class Horizons(OwnClasses):
             for each in zip(*found, strict=True)
         ]
 
+    @property
+    def held_dropped(self) -> int:
+        """Those of all learners."""
+        return sum(learner.held_dropped for learner in self.learners)
+
     # --- state ------------------------------------------------------------------------------------
 
     def held_predictions(self) -> dict[str, NDArray[Any]]:

@@ -115,14 +115,15 @@ class BatchSteps:
     From `finish` on `prequential` are the predictions, `scored` the earlier ones of the events that
     were learned, `measured` (k, 2) tells whether their regions held their labels, and their sizes,
     `classes` are those that are known, and `drifts` tells which of the learned events, counted from
-    1, were the last before experts began anew.
+    1, were the last before experts began anew. `dropped` counts held events of which what experts
+    had said found no room.
     """
 
     def __init__(self, work: HoldingModel, taken: Taken) -> None:
         self._work, self._taken = work, taken
         self._alone = not work.model.holds_predictions
         """A prediction may change the model, as that of one in shards."""
-        self._learned = work.model.n_events
+        self._learned, self._dropped = work.model.n_events, work.model.held_dropped
         self._classes = set(work.model.classes)
         self.rows: list[int] = []
         """Events that were predicted, by their rows in the batch."""
@@ -343,6 +344,7 @@ class BatchSteps:
         self.measured = np.concatenate(self._measured) if self._measured else None
         self.classes = model.classes
         self.drifts = [n - self._learned for n in model.drifts if n > self._learned]
+        self.dropped = model.held_dropped - self._dropped
 
 
 def _some(found: Prequential, places: list[int] | NDArray[np.intp] | slice) -> Prequential:

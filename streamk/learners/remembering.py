@@ -123,6 +123,7 @@ class EntityMemory(Wrapper):
 
     mixes_experts = inside("mixes_experts")
     external_experts = inside("external_experts")
+    held_dropped = inside("held_dropped")
     drifts = inside("drifts")
     ended = inside("ended")
     leading_step = inside("leading_step")

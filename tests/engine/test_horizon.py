@@ -268,6 +268,19 @@ def test_events_without_room_are_dropped_and_told() -> None:
     assert any("held_events=12" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("ahead", [2, [2, 5]])
+def test_what_experts_said_that_has_no_room_is_told(ahead: Any, tmp_path: Path) -> None:
+    """All but the last one of each that was predicted with columns; also by a run that goes on."""
+    events = [(k, {"x": float(k % 3), "y": float(k)}) for k in range(40)]
+    assert job(events, model_of("regression"), Horizon(ahead)).run().fates.forgotten == 0
+    for n in (25, None):
+        model = MultiKernel(task="regression", external_experts=(), pending_bytes=0)
+        found = job(events[:n], model, Horizon(ahead), checkpoint=tmp_path).run()
+    begun = [40 - lead.size for lead in Horizon(ahead).leads]
+    assert found.fates.forgotten == sum(begun) - len(begun)
+    assert any("raise pending_bytes" in note for note in found.notes)
+
+
 def test_a_class_too_many_is_a_bad_event() -> None:
     events = [(k, {"x": float(k % 3), "y": min(k % 5, 3)}) for k in range(60)]
     model = pool_alone(seed=1, max_classes=3)

@@ -35,6 +35,9 @@ class Fates:
         Events dropped unlearned, since their label had not come in time.
     overflow : int
         Events dropped unlearned, since too many others were held.
+    forgotten : int
+        Held events of which what experts said had no room (`pending_bytes`): they are learned as if
+        they were predicted when their label comes.
     duplicate_events : int
         Events whose key had come before: predicted, and neither held nor learned.
     duplicates : int
@@ -56,6 +59,7 @@ class Fates:
     defaulted: int = 0
     missing: int = 0
     overflow: int = 0
+    forgotten: int = 0
     duplicate_events: int = 0
     duplicates: int = 0
     conflicts: int = 0

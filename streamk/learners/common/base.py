@@ -274,6 +274,11 @@ class Methods(Protocol):
         """
         raise InvalidInput(_HOLDS_NONE)
 
+    @property
+    def held_dropped(self) -> int:
+        """Held events of which what was kept had no room in `pending_bytes`, since it was made."""
+        return 0
+
     def held_predictions(self) -> dict[str, NDArray[Any]]:
         """Return arrays of all that is kept for held events."""
         return {}

@@ -555,6 +555,11 @@ class MultiKernel(OneAtATime, Decider):
         self._mixture.held.restore(arrays, self.forecast_shape, inside, KNOWN if memory else 0)
 
     @property
+    def held_dropped(self) -> int:
+        """Held events of which what was kept had no room, since it was made."""
+        return self._mixture.held.kept.dropped
+
+    @property
     def forecast_shape(self) -> tuple[int, ...]:
         """The shape of the forecast of an event: experts and mixers, and outputs."""
         return self._mixture.pool.arrays["FORECAST"].shape if self.columns is not None else (0, 0)

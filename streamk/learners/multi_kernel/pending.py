@@ -45,7 +45,7 @@ class PendingPredictions:
     """Predictions of the experts for the events predicted last, by event.
 
     That of an expert that was inactive then is NaN. Memory has a budget in bytes; the oldest are
-    forgotten first, but for one.
+    forgotten first, but for one; `dropped` counts them.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class PendingPredictions:
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._kept: OrderedDict[bytes, Kept] = OrderedDict()
-        self.nbytes = 0
+        self.nbytes = self.dropped = 0
 
     @cached_property
     def inner(self) -> PendingPredictions:
@@ -80,6 +80,7 @@ class PendingPredictions:
         while self.nbytes > self._budget and len(self._kept) > 1:
             first, forgotten = self._kept.popitem(last=False)
             self.nbytes -= forgotten.nbytes + len(first)
+            self.dropped += 1
 
     def items(self) -> list[tuple[bytes, Kept]]:
         """Return all events and the predictions for each, the oldest first."""
