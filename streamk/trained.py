@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -84,23 +85,30 @@ def answers(
     -------
     list of n dict
     """
+    if learner.horizons:
+        givers = repeat(None) if regions is None else (regions, *regions.others)
+        told = {
+            name: answers(one, X, giver)
+            for (name, one), giver in zip(learner.horizons.items(), givers, strict=False)
+        }
+        return [
+            {**each[0], "ahead": [{"horizon": n, **one} for n, one in zip(told, each, strict=True)]}
+            for each in zip(*told.values(), strict=True)
+        ]
     found = _predicted(learner, X)
     labels = found.predictions.tolist()
     if found.probabilities is None:
-        told: list[dict[str, Any]] = [{"prediction": number} for number in labels]
+        values: list[dict[str, Any]] = [{"prediction": number} for number in labels]
     else:
         names = [_text(label) for label in learner.classes]
-        told = [
+        values = [
             {"prediction": label, "probabilities": dict(zip(names, row, strict=True))}
             for label, row in zip(labels, found.probabilities.tolist(), strict=True)
         ]
-    if learner.horizons:
-        for one, ahead in zip(told, learner.ahead_many(X), strict=True):
-            one["ahead"] = ahead
     if regions is not None:
         more, _ = regions.give(found, learner.classes)
-        told = [one | region for one, region in zip(told, more, strict=True)]
-    return told
+        values = [one | region for one, region in zip(values, more, strict=True)]
+    return values
 
 
 def _text(label: Label) -> str:
@@ -402,8 +410,10 @@ class TrainedModel:
             If a value is of no use, naming it, or the job has one horizon or none.
         """
         model, _, _ = self._current()
-        (found,) = model.learner.ahead_many(self._rows(model, [x]))
-        return {one["horizon"]: one["prediction"] for one in found}
+        (found,) = answers(model.learner, self._rows(model, [x]))
+        if "ahead" not in found:
+            raise InvalidInput("the job of this model has one horizon or none")
+        return {one["horizon"]: one["prediction"] for one in found["ahead"]}
 
     def predict_proba_one(self, x: Event) -> dict[Any, float]:
         """Return the probability of each label; {} where none is known.
@@ -500,10 +510,18 @@ def _kept(found: Checkpoint, learner: Learner) -> RegionGiver | None:
     if kind is None:
         return None
     kept: RegionGiver = kind.from_json(data)
+    learners = learner.horizons.values() or (learner,)
+    first, *others = map(_widened, (kept, *kept.others), learners)
+    first.others = tuple(others)
+    return first
+
+
+def _widened(kept: RegionGiver, learner: Learner) -> RegionGiver:
+    """Return what a job keeps, or of the errors of a model without labels, whatever is wider."""
     errors = learner.innermost.errors_without_labels
     if errors is None:
         return kept
-    own: RegionGiver = kind(kept.level)
+    own = type(kept)(kept.level)
     nothing_said = Prequential(np.zeros(len(errors)), None)
     own.learn_later(nothing_said, (), errors, np.full(len(errors), np.nan), [0] * len(errors))
     one = Prequential(np.zeros(1), None)

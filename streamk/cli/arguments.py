@@ -181,6 +181,15 @@ class Parser(argparse.ArgumentParser):
         return options
 
 
+_WITH_COMMAS = set[Callable[[str], Any]]()
+
+
+def with_commas(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a reader of values with commas between, which may be a list of a configuration."""
+    _WITH_COMMAS.add(read)
+    return read
+
+
 def _converted(action: argparse.Action, value: Any) -> Any:
     """A value from a configuration file, as the flag would have given it."""
     if action.nargs == 0:
@@ -195,6 +204,8 @@ def _converted(action: argparse.Action, value: Any) -> Any:
             return [read(f"{name}={_text(one)}") for name, one in value.items()]
         many = value if isinstance(value, list) else [value]
         return [read(_text(one)) for one in many]
+    if isinstance(value, list) and read in _WITH_COMMAS:
+        return read(",".join(map(_text, value)))
     return read(_text(value))
 
 
@@ -289,6 +300,7 @@ def duration(text: str) -> float:
     return number(plain.removesuffix(unit)) * _UNITS[unit or "s"]
 
 
+@with_commas
 def durations(text: str) -> tuple[float, ...]:
     """Read time spans with commas between.
 

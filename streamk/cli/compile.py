@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     directory = checkpoint_place(options["model"])
     _check_files(options)
     model = load(directory, key=options.get("state_key"))
-    learner = model.learner
+    learner = _learner(model.learner, options.get("horizon"))
     X, bad = _sample(options["source"], model, options.get("max_events", MOST_EVENTS))
     left_out = f", {bad:,} that cannot be used left out" if bad else ""
     # At once: compiling so many may take minutes.
@@ -76,11 +76,26 @@ def _parser() -> Parser:
         add(f"--{name} FILE", provided("about").get(name, ""))
     parser.add_key(add)
     add = parser.group("compiling")
+    add("--horizon SPAN", "of a job with several, the one that is compiled (default: the first)")
     add("--budget TIMES", "multiply-adds for an event, over those of a linear model (10)", float)
     add("--max-events N", f"read the first N events ({MOST_EVENTS})", whole(2))
     add("--seed N", "of the random choices (0)", whole(0))
     parser.add_common()
     return parser
+
+
+def _learner(learner: Any, horizon: str | None) -> Any:
+    """Return the learner of a horizon, and say which it is where there are several."""
+    several = learner.horizons
+    if horizon is not None and horizon not in several:
+        there = ", ".join(several) or "one or none"
+        raise UsageError(f"--horizon {horizon}: the horizons of this job are {there}")
+    if not several:
+        return learner
+    name = horizon or next(iter(several))
+    others = ", ".join(one for one in several if one != name)
+    print(f"  horizon    {name} alone (--horizon takes another one: {others})")
+    return several[name]
 
 
 def _check_files(options: dict[str, Any]) -> None:

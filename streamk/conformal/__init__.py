@@ -217,6 +217,9 @@ class Regions(ABC):
     _beyond: ClassVar[float] = math.inf
     """Score of what no region holds."""
 
+    others: tuple[Self, ...] = ()
+    """Those of further horizons, where there are several."""
+
     def __init__(self, level: float = 0.9) -> None:
         self._quantile = AdaptiveQuantile(level)
 
@@ -322,7 +325,8 @@ class Regions(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
-        return {"region": self.NAME, **self._quantile.to_json()}
+        others = [one.to_json() for one in self.others]
+        return {"region": self.NAME, **self._quantile.to_json(), "others": others}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], level: float | None = None) -> Self:
@@ -335,6 +339,7 @@ class Regions(ABC):
         quantile = AdaptiveQuantile.from_json(data, level)
         regions = cls(quantile.level)
         regions._quantile = quantile
+        regions.others = tuple(cls.from_json(one, level) for one in data.get("others", ()))
         return regions
 
 

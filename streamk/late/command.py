@@ -10,7 +10,7 @@ from typing import Any
 
 from connectors.base import Source
 from connectors.registry import open_source
-from streamk.cli.arguments import Parser, UsageError, duration, flag_of, one_of, whole
+from streamk.cli.arguments import Parser, UsageError, duration, flag_of, one_of, whole, with_commas
 from streamk.cli.job import opened
 from streamk.cli.parts import Making, Part
 from streamk.late import Horizon, LateLabels
@@ -28,6 +28,7 @@ _OF_HORIZON = {"key": "series", "time": "time", "held_events": "held_events"}
 """The same of a horizon."""
 
 
+@with_commas
 def ahead(text: str) -> tuple[int | timedelta, ...]:
     """Read horizons, with commas between: numbers of events, or spans of time with a unit.
 

@@ -18,7 +18,7 @@ from streamk.encoding import SAID, BadEvent, Schema
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.order.partitions import Batch
 from streamk.engine.training.bad_events import Fates, complaint
-from streamk.engine.training.beside import RegionGiver, Scored
+from streamk.engine.training.beside import Scored
 from streamk.engine.training.learning import some_of
 from streamk.engine.training.options import Stream
 from streamk.engine.training.outputs import predictions
@@ -120,16 +120,11 @@ class HoldingTrainer(Trainer):
             held,
             self._reader.label,
             self._details,
-            self._givers,
+            () if self._regions is None else (self._regions, *self._regions.others),
             self._observer,
             self._event_fields,
             self._horizons,
         )
-
-    @property
-    def _givers(self) -> tuple[RegionGiver, ...]:
-        """Those that give regions, one for each horizon; none where none are wanted."""
-        return () if self._regions is None else (self._regions,)
 
     @property
     def notes(self) -> tuple[str, ...]:

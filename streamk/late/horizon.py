@@ -15,7 +15,7 @@ from streamk.engine.training.learning import check_task
 from streamk.engine.training.options import Stream
 from streamk.engine.training.scoring import SliceReader
 from streamk.engine.training.trainer import Trainer
-from streamk.errors import InvalidInput
+from streamk.errors import InvalidInput, StateError
 from streamk.late.ahead import Ahead, Lead
 from streamk.late.held import HeldEvents
 from streamk.late.holding import HoldingTrainer, unlabelled
@@ -25,7 +25,6 @@ from streamk.late.steps import BatchSteps
 from streamk.learners.common.base import Learner
 from streamk.memory.entities import span_name
 from streamk.options import Whole
-from streamk.state import State
 
 _MILLISECOND = timedelta(milliseconds=1)
 Step = int | timedelta
@@ -169,8 +168,6 @@ class HorizonTrainer(HoldingTrainer):
 
     TYPE = "horizon"
     _held: Ahead
-    _others: tuple[RegionGiver, ...] = ()
-    """Those of the horizons after the first."""
 
     def __init__(
         self, model: Learner, source: Source, stream: Stream, *, horizon: Horizon, **options: Any
@@ -191,14 +188,13 @@ class HorizonTrainer(HoldingTrainer):
 
     def _use_details(self, kept: RegionGiver | None) -> None:
         super()._use_details(kept)
-        made = [self._wanted.regions() for _ in range(self._horizons - 1)]
-        self._others = tuple(one for one in made if one is not None)
-
-    @property
-    def _givers(self) -> tuple[RegionGiver, ...]:
-        return (*super()._givers, *self._others)
+        if self._regions is not None:
+            made = [self._wanted.regions() for _ in range(self._horizons - 1)]
+            self._regions.others = tuple(one for one in made if one is not None)
 
     def _begin(self) -> None:
+        if self._regions is not None and len(self._regions.others) != self._horizons - 1:
+            raise StateError("the regions in the checkpoint are not those of its horizons")
         super()._begin()
         slices = self.metrics.slices
         if slices is not None and self._horizons > 1:
@@ -232,7 +228,7 @@ class HorizonTrainer(HoldingTrainer):
 
     def _follow(self, taken: Taken) -> BatchSteps:
         batch, held = BatchSteps(self._work, taken), self._held
-        learners = getattr(self.model, "learners", (self.model,))
+        learners = self.model.horizons.values() or (self.model,)
         is_new = [not (one.is_classifier or one.n_events) for one in learners]
         events = zip(taken.keys, taken.batch.timestamps.tolist(), taken.labels, strict=True)
         for row, (key, time, label) in enumerate(events):
@@ -251,23 +247,6 @@ class HorizonTrainer(HoldingTrainer):
     def _count(self, taken: Taken, found: BatchSteps) -> None:
         del taken
         self.counts.unlabelled -= len(found.bad)  # their events are bad ones, too
-
-    def held_state(self) -> State | None:
-        """As `HoldingTrainer.held_state`, with what other horizons have learned for regions."""
-        found = super().held_state()
-        assert found is not None
-        more: Any = {"regions": [one.to_json() for one in self._others]}
-        return State({**found.header, **more}, found.arrays)
-
-    def restore_held(self, held: State | None) -> None:
-        """As `HoldingTrainer.restore_held`."""
-        saved: Any = None if held is None else held.header.get("regions")
-        if saved and self._others:
-            self._others = tuple(
-                type(one).from_json(data, one.level)
-                for one, data in zip(self._others, saved, strict=True)
-            )
-        super().restore_held(held)
 
     def check(self) -> None:
         """Drain, and raise `InvalidInput` if nothing could be learned, or too much is bad."""

@@ -17,7 +17,6 @@ from streamk.learners.common.predictor import OwnClasses, inside
 from streamk.learners.common.prequential import Followed, Prequential, joined_by_class, nothing
 from streamk.learners.registry import inner
 from streamk.state import State
-from streamk.trained import answers
 
 _OWNER = "the learner of several horizons"
 _SAID = "_of_"
@@ -49,7 +48,7 @@ class Horizons(OwnClasses):
         if learner.n_events:
             raise InvalidInput(f"the learner has learned {learner.n_events} events; give a new one")
         more = [inner(learner.state(), learner.placing, _OWNER) for _ in horizons[1:]]
-        self.horizons, self.learners = tuple(horizons), (learner, *more)
+        self._horizons = dict(zip(horizons, (learner, *more), strict=True))
         self._classes = list(learner.classes)
         self._columns: tuple[Column, ...] | None = learner.columns
 
@@ -57,6 +56,16 @@ class Horizons(OwnClasses):
     def columns(self) -> tuple[Column, ...] | None:
         """The columns of a batch, None before the first."""
         return self._columns
+
+    @property
+    def horizons(self) -> dict[str, Any]:
+        """The learners by the names of their horizons."""
+        return self._horizons
+
+    @property
+    def learners(self) -> tuple[Any, ...]:
+        """The same in their order."""
+        return tuple(self._horizons.values())
 
     @property
     def learner(self) -> Any:
@@ -148,15 +157,6 @@ class Horizons(OwnClasses):
             [Followed(found, learner.classes)], self.classes if self.is_classifier else None
         )
 
-    def ahead_many(self, X: ArrayLike) -> list[list[dict[str, Any]]]:
-        """Return what is predicted of events X (n, d) for each horizon, without a trace."""
-        events = np.asarray(X, np.float64)
-        found = [answers(learner, events) for learner in self.learners]
-        return [
-            [{"horizon": name, **one} for name, one in zip(self.horizons, each, strict=True)]
-            for each in zip(*found, strict=True)
-        ]
-
     @property
     def held_dropped(self) -> int:
         """Those of all learners."""
@@ -204,12 +204,13 @@ class Horizons(OwnClasses):
         header: Any = state.expect(cls.TYPE).header
         model = cls.__new__(cls)
         with reading(_OWNER):
-            model.horizons = tuple(map(str, listed(header, "horizons", _OWNER)))
+            horizons = tuple(map(str, listed(header, "horizons", _OWNER)))
             model._classes = listed(header, "classes", _OWNER)
             columns = header["columns"]
             model._columns = None if columns is None else tuple(listed(header, "columns", _OWNER))
-        names = map(_part, range(len(model.horizons)))
-        model.learners = tuple(inner(state.child(name), placing, _OWNER) for name in names)
+        model._horizons = {
+            name: inner(state.child(_part(k)), placing, _OWNER) for k, name in enumerate(horizons)
+        }
         odd = {learner.columns for learner in model.learners} - {None, model._columns}
         known = {label for learner in model.learners for label in learner.classes}
         if len(model.learners) < 2 or odd or not known <= set(model._classes):

@@ -49,8 +49,26 @@ def test_a_job_of_a_file(source: str, tmp_path: Path) -> None:
     output, _ = streamk("inspect", "state", cwd=tmp_path)
     assert "y, 6h and 1d ahead" in output
     (tmp_path / "now.ndjson").write_text('{"hour": "2026-01-06T00:00:00", "y": 3, "x": 1}\n')
-    output, _ = streamk("predict", "state", "file:now.ndjson", "--quiet", cwd=tmp_path)
-    assert [one["horizon"] for one in json.loads(output)["ahead"]] == ["6h", "1d"]
+    asked = ("predict", "state", "file:now.ndjson", "--quiet", "--interval", "0.8")
+    ahead = json.loads(streamk(*asked, cwd=tmp_path)[0])["ahead"]
+    assert [one["horizon"] for one in ahead] == ["6h", "1d"]
+    assert ahead[0]["interval"] != ahead[1]["interval"]
+    for given, name, other in (((), "6h", "1d"), (("--horizon", "1d"), "1d", "6h")):
+        job = ("compile", "state", source, "--to", f"{name}.safetensors", *given)
+        output, _ = streamk(*job, cwd=tmp_path)
+        assert f"{name} alone (--horizon takes another one: {other})" in output
+    _, told = streamk(*job[:5], "--horizon", "2h", cwd=tmp_path, status=2)
+    assert "the horizons of this job are 6h, 1d" in told
+
+
+@pytest.mark.parametrize(("given", "names"), [('["1h", 3]', ["1h", "3"]), ("[3]", ["3"])])
+def test_a_configuration_has_a_list(given: str, names: list[str], tmp_path: Path) -> None:
+    write(tmp_path, 30)
+    (tmp_path / "job.toml").write_text(f"horizon = {given}\n")
+    job = ("run", "file:events.ndjson", *JOB, "--config", "job.toml", "--checkpoint", "state")
+    streamk(*job, *(("--time", "hour") if len(names) > 1 else ()), cwd=tmp_path)
+    output, _ = streamk("inspect", "state", "--json", cwd=tmp_path)
+    assert json.loads(output)["checkpoints"][0]["horizon"] == ",".join(names)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ from reference.horizon import NaiveHorizon
 
 import streamk
 from connectors.memory import MemorySink, MemorySource
-from streamk.engine import Fixed, newest_checkpoint
+from streamk.engine import Details, Fixed, newest_checkpoint
 from streamk.errors import EngineError, InvalidInput, StateError
 from streamk.late import Horizon
 from streamk.late.ahead import Ahead, Lead
 from streamk.learners import EntityMemory, MultiKernel, create
+from streamk.serving.answers import Answers
 
 EVENTS = 260
 MINUTE = 60_000
@@ -202,7 +203,9 @@ def test_a_saved_model_predicts(task: str, kind: str, tmp_path: Path) -> None:
     sink = MemorySink()
     asked = [{**events[-1][1], "y": label} for label in (1, 0)]
     fixed = Fixed(kept=model.kept)
-    attached(MemorySource(asked), model.learner, schema=model.schema, fixed=fixed, sink=sink).run()
+    regions = {name: one for name, one in options.items() if name != "slice"}
+    more: Any = {"schema": model.schema, "fixed": fixed, "sink": sink, **regions}
+    attached(MemorySource(asked), model.learner, **more).run()
     told, other = (output.value for output in sink.outputs)
     assert told != other
     assert [model.predict_one(one) for one in asked] == [told["prediction"], other["prediction"]]
@@ -212,7 +215,11 @@ def test_a_saved_model_predicts(task: str, kind: str, tmp_path: Path) -> None:
         assert model.predict_ahead_one(asked[0]) == wanted
     assert [one["horizon"] for one in ahead] == (["9m", "2"] if kind == "several" else [])
     if ahead:
-        assert ahead[0]["prediction"] == told["prediction"]
+        first, *others = ({n: v for n, v in one.items() if n != "horizon"} for one in ahead)
+        assert first == {name: one for name, one in told.items() if name != "ahead"}
+        assert all(one.keys() == first.keys() for one in others)
+        (served,) = Answers(model).of(asked[:1], Details(**regions))
+        assert served["ahead"] == told["ahead"]
 
 
 # --- what comes in odd ways -----------------------------------------------------------------------

@@ -30,6 +30,10 @@ class RegionGiver(Protocol):
     """The name of a region in an output."""
     SIZE: str
     """The name of the figure of the mean size."""
+    others: tuple[RegionGiver, ...]
+    """Those of further horizons, where there are several."""
+
+    def __init__(self, level: float) -> None: ...
 
     @property
     def level(self) -> float:

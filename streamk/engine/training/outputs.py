@@ -87,24 +87,27 @@ def predictions(
     there were none, they are empty and the prediction is None. `details` are further entries of
     each, if any are wanted.
     """
-    labels = predicted.predictions.tolist()
-    values: list[dict[str, Any]]
-    if predicted.probabilities is None:
-        values = [{"prediction": number} for number in labels]
-    else:
-        P = predicted.probabilities
-        names = [label if isinstance(label, str) else json.dumps(label) for label in classes]
-        known = P.shape[1] - np.isnan(P).sum(axis=1)
-        values = [
-            {"prediction": label, "probabilities": _known(names, row, k)}
-            for label, row, k in zip(labels, P.tolist(), known.tolist(), strict=True)
-        ]
+    values = entries(predicted, classes)
     for value, more in zip(values, details, strict=False):
         value |= more
     partitions = [batch.names[code] for code in batch.codes[good].tolist()]
     offsets, times = batch.offsets[good].tolist(), batch.timestamps[good].tolist()
     keys = [None] * len(good) if batch.keys is None else [batch.keys[i] for i in good.tolist()]
     return list(map(Output._make, zip(partitions, offsets, times, keys, values, strict=True)))
+
+
+def entries(predicted: Prequential, classes: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return predictions, and the probabilities of classes that were known, as they are written."""
+    labels = predicted.predictions.tolist()
+    if predicted.probabilities is None:
+        return [{"prediction": number} for number in labels]
+    P = predicted.probabilities
+    names = [label if isinstance(label, str) else json.dumps(label) for label in classes]
+    known = P.shape[1] - np.isnan(P).sum(axis=1)
+    return [
+        {"prediction": label, "probabilities": _known(names, row, k)}
+        for label, row, k in zip(labels, P.tolist(), known.tolist(), strict=True)
+    ]
 
 
 def _known(names: Sequence[str], row: Sequence[float], n: int) -> dict[str, float]:

@@ -6,7 +6,7 @@ A model predicts each event before it learns it, in the order of the sequence
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -47,6 +47,7 @@ from streamk.engine.training.learning import (
 )
 from streamk.engine.training.options import Details, Fixed, Stream, Watch
 from streamk.engine.training.outputs import (
+    entries,
     prediction_type,
     predictions,
     revise,
@@ -176,7 +177,7 @@ class Trainer:
     @property
     def prediction_type(self) -> RecordType:
         """The fields of the predictions that it writes."""
-        ahead = [name for name in self._wanted.names if self.learns and name != "reasons"]
+        ahead = [name for name in self._wanted.names if name != "reasons"]
         return prediction_type(
             self._wanted.names,
             classification=self.model.is_classifier,
@@ -339,12 +340,26 @@ class Trainer:
             )
             details = [a | b for a, b in zip(more, details or [{}] * len(more), strict=True)]
         if model.horizons:
-            several = model.ahead_many(cut(X, known))
+            several = self._ahead(cut(X, known), found)
             details = [
-                a | {"ahead": ahead}
+                a | {"ahead": list(ahead)}
                 for a, ahead in zip(details or [{}] * len(X), several, strict=True)
             ]
         return Predicted(found, model.classes, details, drifts, measured, explanation)
+
+    def _ahead(self, X: Any, first: Prequential) -> Iterator[tuple[dict[str, Any], ...]]:
+        """Return what is predicted of events X (n, d) for each of several horizons."""
+        model, found, told = self.model, first, list[list[dict[str, Any]]]()
+        regions = () if self._regions is None else (self._regions, *self._regions.others)
+        classes = model.classes
+        for name, learner in model.horizons.items():
+            if told:
+                found = predict_then_learn(learner, X, [None] * len(X), learns=False)
+                classes = learner.classes
+            more = regions[len(told)].give(found, classes)[0] if regions else [{}] * len(X)
+            some = entries(found, classes)
+            told.append([{"horizon": name, **a, **b} for a, b in zip(some, more, strict=True)])
+        return zip(*told, strict=True)
 
     def _predict_then_learn(
         self, X: Any, y: list[Any], work: Work, part: slice, details: list[dict[str, Any]]

@@ -155,12 +155,11 @@ class Methods(Protocol):
 
     remembers_events: bool = False
     """True if an event counts before its label comes, so that columns come with the first one."""
-    horizons: tuple[str, ...] = ()
-    """Names of several horizons that it predicts; none of one."""
 
-    def ahead_many(self, X: ArrayLike) -> list[list[dict[str, Any]]]:
-        """Return the horizons of events X (n, d), each with what is predicted, without a trace."""
-        raise InvalidInput("this learner has no horizons")
+    @property
+    def horizons(self) -> dict[str, Any]:
+        """The learners of several horizons by their names; {} of one."""
+        return {}
 
     in_shards: bool = False
     """True if the part "learner" of its state is learned in shards."""

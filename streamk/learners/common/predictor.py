@@ -36,7 +36,7 @@ _METHODS = (
     *("predict_one", "predict_proba_one", "decision_one"),
     *("predict_held_many", "learn_held_many", "held_predictions", "restore_held_predictions"),
     *("predict_quantile_many", "predict_interval_many", "shares", "coefficients_of"),
-    *("looked", "ahead_many"),
+    "looked",
 )
 
 
