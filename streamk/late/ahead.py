@@ -153,13 +153,9 @@ class Ahead:
         self.fates.held = self._n
         return self.fates
 
-    def to_json(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, Any]:
         """Return the counts, as JSON data."""
-        return asdict(self.count())
-
-    def files(self) -> dict[str, list[str]]:
-        """Return the names of files: all is in memory."""
-        return {}
+        return {"fates": asdict(self.count())}
 
     def arrays(self) -> dict[str, Json]:
         """Return series and what waits of them, as JSON in an array of bytes.
@@ -174,8 +170,7 @@ class Ahead:
 
     def restore(
         self,
-        counts: Mapping[str, Any],
-        files: Mapping[str, Any],
+        header: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]],
         check: Callable[[HeldRecords], None],
     ) -> int:
@@ -183,13 +178,13 @@ class Ahead:
 
         They are in slots from 0 on. Raises `StateError` if the data is not its own.
         """
-        del files, check
+        del check
         kind: Any = list[tuple[str, int, list[list[tuple[int, int, _Label]]]]]
         slots = count()
         try:
-            self.fates = Fates(**{name: int(n) for name, n in counts.items()})
+            self.fates = Fates(**{name: int(n) for name, n in header["fates"].items()})
             rows = msgspec.json.decode(arrays["series"].tobytes(), type=kind)
-        except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise StateError(
                 f"the held events in the checkpoint cannot be read: {error!r}"
             ) from error

@@ -47,12 +47,8 @@ class Waiting(Protocol):
         """Return the fates of events and labels."""
         ...
 
-    def to_json(self) -> dict[str, int]:
-        """Return the counts, as JSON data."""
-        ...
-
-    def files(self) -> dict[str, list[str]]:
-        """Return the names of the files that hold what is not in memory, as JSON data."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, "fates", and what else is no array, as JSON data."""
         ...
 
     def arrays(self) -> dict[str, Any]:
@@ -61,12 +57,11 @@ class Waiting(Protocol):
 
     def restore(
         self,
-        counts: Mapping[str, Any],
-        files: Mapping[str, Any],
+        header: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]],
         check: Callable[[HeldRecords], None],
     ) -> int:
-        """Go on where the four were called; return the number of events in memory."""
+        """Go on where the two were called; return the number of events in memory."""
         ...
 
 
@@ -277,8 +272,7 @@ class HoldingTrainer(Trainer):
             arrays |= {f"{_SAID}{name}": array for name, array in said.items()}
         header: dict[str, Any] = {
             "type": self.TYPE,
-            "fates": held.to_json(),
-            "segments": held.files(),
+            **held.to_json(),
             "number": work.number,
             "sliced_from": work.sliced_from,
             "regions_from": work.regions_from,
@@ -322,10 +316,6 @@ class HoldingTrainer(Trainer):
         for name, wanted in self._scored_by.items():
             same = header.get(name) == wanted
             setattr(work, since[name], count(header, since[name], _OWNER) if same else work.number)
-        fates: Any = header.get("fates")
-        files: Any = header.get("segments")
-        if not isinstance(fates, Mapping) or not isinstance(files, Mapping):
-            raise _unreadable("their counts or files are missing")
         classes = len(model.classes) if model.is_classifier else None
 
         def check(records: HeldRecords) -> None:
@@ -334,7 +324,7 @@ class HoldingTrainer(Trainer):
             if slices is not None and not slices.fits(sliced):
                 raise _unreadable("their slices are none of the names")
 
-        n = self._held.restore(fates, files, arrays, check)
+        n = self._held.restore(header, arrays, check)
         records = unpacked(dict(arrays), _OWNER)
         if len(records) != n:
             raise _unreadable("there are other events than keys")

@@ -410,13 +410,10 @@ class Join:
 
     # --- state ------------------------------------------------------------------------------------
 
-    def to_json(self) -> dict[str, int]:
-        """Return the counts, as JSON data."""
-        return asdict(self.count())
-
-    def files(self) -> dict[str, list[str]]:
-        """Return the names of the files that hold what is not in memory, as JSON data."""
-        return {name: queue.files() for name, queue in self._queues.items()}
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, and the names of the files of what is not in memory, as JSON data."""
+        files = {name: queue.files() for name, queue in self._queues.items()}
+        return {"fates": asdict(self.count()), "segments": files}
 
     def arrays(self) -> dict[str, Json]:
         """Return keys, clocks and labels as JSON in arrays of bytes, and what waits of the files.
@@ -430,24 +427,23 @@ class Join:
 
     def restore(
         self,
-        counts: Mapping[str, Any],
-        files: Mapping[str, Any],
+        header: Mapping[str, Any],
         arrays: Mapping[str, NDArray[Any]],
         check: Callable[[HeldRecords], None],
     ) -> int:
-        """Go on where `to_json`, `files` and `arrays` were called.
+        """Go on where `to_json` and `arrays` were called.
 
         Returns how many events are in memory, in slots from 0 on. Raises `StateError` if the data
         is not its own, or as `check` does, see `check_held`.
         """
         try:
-            self.fates = Fates(**{name: int(n) for name, n in counts.items()})
-            numbers = count()
+            self.fates = Fates(**{name: int(n) for name, n in header["fates"].items()})
+            files, numbers = header["segments"], count()
             for name, queue in self._queues.items():
                 if not all(map(is_name, files[name])):
                     raise StateError("held events: their counts or files are missing")
                 queue.restore(arrays[name], files[name], arrays[f"{name}_live"], check, numbers)
-        except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise StateError(
                 f"the held events in the checkpoint cannot be read: {error!r}"
             ) from error

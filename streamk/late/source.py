@@ -302,6 +302,9 @@ class RecordReader:
         )
 
     @abstractmethod
+    def _parts(self, is_label: NDArray[np.bool_]) -> list[tuple[FieldReader, NDArray[Any], bool]]:
+        """Return readers of keys, of which records (n,), and whether a label is the last field."""
+
     def _read_fields(
         self,
         batch: Batch,
@@ -311,28 +314,23 @@ class RecordReader:
         bad: dict[int, BadEvent],
     ) -> None:
         """Read keys of records, and labels of those that have one; note those of no use."""
-
-    def _read(
-        self,
-        fields: FieldReader,
-        batch: Batch,
-        places: list[int],
-        keys: list[str | None],
-        labels: list[Any] | None,
-        bad: dict[int, BadEvent],
-    ) -> None:
-        for row, cells in zip(
-            places, fields.many([batch.values[at] for at in places]), strict=True
-        ):
-            try:
-                if isinstance(cells, Rejected):
-                    raise cells
-                key = "" if self._key is None else key_of(cells[0], self._key)
-                if labels is not None:
-                    labels[row] = self._as_label(cells[-1])
-                keys[row] = key
-            except Rejected as rejection:
-                bad[row] = BadEvent(row, rejection.column, rejection.reason)
+        for fields, there, labelled in self._parts(is_label):
+            places = np.flatnonzero(there).tolist()
+            values = [batch.values[row] for row in places]
+            for row, cells in zip(places, fields.many(values), strict=True):
+                try:
+                    if isinstance(cells, Rejected):
+                        raise cells
+                    key = "" if self._key is None else key_of(cells[0], self._key)
+                    if labelled:
+                        labels[row] = self._as_label(cells[-1])
+                    keys[row] = key
+                except Rejected as rejection:
+                    bad[row] = BadEvent(row, rejection.column, rejection.reason)
+                    continue
+                if is_label[row] and labels[row] is None:
+                    reason = f"label missing: the record of a label has no {self.label!r}"
+                    bad[row] = BadEvent(row, self.label, reason)
 
 
 class LateReader(RecordReader):
@@ -346,21 +344,8 @@ class LateReader(RecordReader):
         self._cells = FieldReader.of_source(labels, names)
         self.default = self._as_label(late.default)
 
-    def _read_fields(
-        self,
-        batch: Batch,
-        is_label: NDArray[np.bool_],
-        keys: list[str | None],
-        labels: list[Any],
-        bad: dict[int, BadEvent],
-    ) -> None:
-        at_labels = np.flatnonzero(is_label).tolist()
-        self._read(self._event_keys, batch, np.flatnonzero(~is_label).tolist(), keys, None, bad)
-        self._read(self._cells, batch, at_labels, keys, labels, bad)
-        for row in at_labels:
-            if labels[row] is None and row not in bad:
-                reason = f"label missing: the record of a label has no {self.label!r}"
-                bad[row] = BadEvent(row, self.label, reason)
+    def _parts(self, is_label: NDArray[np.bool_]) -> list[tuple[FieldReader, NDArray[Any], bool]]:
+        return [(self._event_keys, ~is_label, False), (self._cells, is_label, True)]
 
 
 class SeriesReader(RecordReader):
@@ -373,12 +358,5 @@ class SeriesReader(RecordReader):
         names = [name for name in (series, schema.label) if name is not None]
         self._cells = FieldReader.of_source(events, names)
 
-    def _read_fields(
-        self,
-        batch: Batch,
-        is_label: NDArray[np.bool_],
-        keys: list[str | None],
-        labels: list[Any],
-        bad: dict[int, BadEvent],
-    ) -> None:
-        self._read(self._cells, batch, list(range(len(batch))), keys, labels, bad)
+    def _parts(self, is_label: NDArray[np.bool_]) -> list[tuple[FieldReader, NDArray[Any], bool]]:
+        return [(self._cells, ~is_label, True)]

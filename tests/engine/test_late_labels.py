@@ -135,7 +135,7 @@ def test_the_join_is_that_of_plain_lists(
                     follow(join.event(key, clock), place)
             join.end()
             if first <= stop < first + size:
-                saved = join.to_json(), join.files(), join.arrays()
+                saved = join.to_json(), join.arrays()
                 events = held.records(join.slots)
                 held, join = new()
                 n = join.restore(
