@@ -158,7 +158,10 @@ def _inherited(kind: type, example: str) -> dict[str, str]:
 
 
 LEFT_OUT = frozenset(
-    ("averaging", "cache_bytes", "dtype", "max_classes", "max_width", "pending_bytes", "threads")
+    (
+        *("averaging", "cache_bytes", "clock", "dtype"),
+        *("max_classes", "max_width", "pending_bytes", "threads"),
+    )
 )
 """Options of learners that estimators do not have."""
 GAMMA = {
@@ -259,7 +262,8 @@ ENTITIES: dict[str, Any] = {
         type="str",
         default=None,
         optional=True,
-        doc="The field of the time of events, for entities: a time, or milliseconds since 1970.",
+        doc="The field of the time of events, a time or milliseconds since 1970: for entities, and "
+        "without them for the labels that a model of numbers remembers.",
     ),
     "spans": Option(
         type="sequence of float",

@@ -45,6 +45,11 @@ def read_fields(
         raise InvalidInput(rejected.reason.partition(": ")[2]) from None
 
 
+def in_order(made: Any) -> bool:
+    """Return whether an estimator learns events in their order: it names entities, or a time."""
+    return bool(getattr(made, "entities", None)) or getattr(made, "time", None) is not None
+
+
 class Model:
     """A learner that is fed dicts and columns of frames, and the columns it has met.
 
@@ -67,13 +72,14 @@ class Model:
 
     @classmethod
     def of(cls, made: Any, learner: Any) -> Self:
-        """Return the model of an estimator, which knows entities if that has options of them."""
+        """Return the model of an estimator, which knows entities or times if that names some."""
         entities, given = getattr(made, "entities", None), dict[str, Any]()
         if hasattr(made, "entities"):
             given = {name: getattr(made, name) for name in ("time", "spans", "max_entities")}
             check_entities(entities, **given)
-        if not entities:
+        if not in_order(made):
             return cls(learner)
+        entities = entities or ()
         kinds: dict[Name, Kind] = dict.fromkeys(entities, "entity")
         kinds |= {} if made.time is None else {made.time: "clock"}
         schema = Schema(kinds=kinds, max_columns=sys.maxsize)

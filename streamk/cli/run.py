@@ -134,8 +134,9 @@ def _parser() -> Parser:
     add(
         "--time NAME",
         "the field that tells when an event was, and a label of --labels, in milliseconds since"
-        " 1970 or as text (default: for --entity none; for --labels the sources' timestamps; lines"
-        " of files are numbered)",
+        " 1970 or as text (default: for --labels the sources' timestamps, and lines of files are"
+        " numbered; else none); a model of numbers without --entity, --labels and --horizon then"
+        " knows the time since the last label, and labels of a day or a week ago",
     )
     add(
         "--spans SPANS",
@@ -209,11 +210,6 @@ def _check(options: dict[str, Any]) -> None:
         for name in ("spans", "max_entities"):
             if name in options:
                 raise UsageError(f"{flag_of(name)} is for entities; it needs --entity NAME")
-        if "time" in options and not {"labels", "horizon"} & options.keys():
-            raise UsageError(
-                "--time is for entities, late labels and horizons; it needs --entity NAME, --labels"
-                " SOURCE or --horizon SPAN"
-            )
     if "spans" in options and "time" not in options:
         raise UsageError("--spans are of the time of events; they need --time NAME")
     for part in parts():
@@ -247,7 +243,7 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         model = part.model(model, job)
     names = {name: tuple(options.get(name, ())) for name in ("ignore", "text", "entity")}
     engine_options = {**options, "schema": schema, **names}
-    if not names["entity"]:
+    if not names["entity"] and {"labels", "horizon"} & options.keys():
         engine_options.pop("time", None)  # it is of the labels
     display(options, engine_options, stack)
     for part in parts():
@@ -260,8 +256,10 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
 
 
 def _made(options: Mapping[str, Any], name: str, **given: Any) -> Any:
-    """Return what `build` does, which knows entities, if there are any."""
+    """Return what `build` does, which knows entities, or labels by their times, if it is to."""
     known = {one: options[one] for one in ("time", "spans", "max_entities") if one in options}
+    if "entity" not in options and {"labels", "horizon"} & options.keys():
+        known.pop("time", None)  # it is of the labels
     return remembering(build(name, **given), options.get("entity", ()), **known)
 
 

@@ -703,15 +703,14 @@ def check_entities(
 ) -> None:
     """Raise `InvalidInput` for options of entities, as of `remembering`, that cannot go together.
 
-    >>> check_entities((), time="ts")
+    >>> check_entities((), spans=(60.0,))
     Traceback (most recent call last):
     ...
-    streamk.errors.InvalidInput: time='ts' is for entities; it needs entities= too
+    streamk.errors.InvalidInput: spans=(60.0,) is for entities; it needs entities= too
     """
     if isinstance(entities, str):
         raise InvalidInput(f"entities={entities!r} must be a sequence of names: ({entities!r},)")
-    given = {"time": time, "spans": spans}
-    for name, value in {**given, "max_entities": max_entities}.items():
+    for name, value in {"spans": spans, "max_entities": max_entities}.items():
         if not entities and value not in (None, MAX_ENTITIES):
             raise InvalidInput(f"{name}={value!r} is for entities; it needs entities= too")
     if entities and time in entities:
@@ -730,11 +729,13 @@ def remembering(
 ) -> Any:
     """Return a model that knows the past of the entities of these fields: itself if it does so.
 
+    Without entities, but with a time, it is one that remembers labels with their times.
+
     Parameters
     ----------
     model : MultiKernel, Scaled or EntityMemory, or a contest of some of the last
     entities : sequence of fields
-        If there are none, the model is returned as it is.
+        If there are none, and no time, the model is returned as it is.
     time : field, optional
         That of the time of the events.
     spans, max_entities : optional
@@ -746,7 +747,7 @@ def remembering(
         If the model is another one, or remembers others.
     """
     if not entities:
-        return model
+        return model if time is None else _with_clock(model, time)
     columns = [f"{name}{ENTITY}" for name in entities]
     clock = None if time is None else f"{time}@elapsed"
     for one in model.models.values() or [model]:
@@ -763,3 +764,16 @@ def remembering(
         raise InvalidInput(_IN_SHARDS)
     given: dict[str, Any] = {"time": clock, "spans": spans, "max_entities": max_entities}
     return EntityMemory(model, entities=columns, **given)
+
+
+def _with_clock(model: Any, time: Column) -> Any:
+    """Return a model that remembers labels with the times of this field: itself if it does so."""
+    clock = f"{time}@elapsed"
+    if all(getattr(one, "clock", None) == clock for one in model.models.values() or [model]):
+        return model
+    if not isinstance(model, MultiKernel) or model.is_classifier or model.columns is not None:
+        raise InvalidInput(
+            f"time={time!r} is for entities; it needs entities= too, or a MultiKernel of numbers"
+            " that is new"
+        )
+    return model.as_new(clock=clock)

@@ -138,10 +138,34 @@ def test_one_model_by_every_way(is_classifier: bool) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+def test_labels_by_their_times_are_one_model_by_every_way() -> None:
+    events = [({"ts": x["ts"], "amount": x["amount"]}, 3.0 * y) for x, y in payments()]
+    known, asked = framed(events[:280]), framed(events[280:])[0]
+    fitted = batches(sklearn.KernelRegressor, entities=None).fit(*known)
+    parts = clone(fitted)
+    for first in range(0, 280, 70):
+        some = slice(first, first + 70)
+        parts.partial_fit(known[0][some], known[1][some])
+    seed = drawn_seed(1)
+    learner = MultiKernel(external_experts=(), seed=seed, task="regression")
+    records = [{**x, "y": y} for x, y in events[:280]]
+    job = attached(MemorySource(records), learner, label="y", time="ts").run()
+    assert job.model.clock == "ts@elapsed"
+    one = KernelRegressor(time="ts", seed=seed, external_experts=[])
+    for x, y in events[:280]:
+        one.learn_one(x, y)
+    rows = Model(job.model, job.schema).rows([x for x, _ in events[280:]])
+    said = [model.predict(asked) for model in (fitted, parts)]
+    said += [job.model.predict_many(rows), [one.predict_one(x) for x, _ in events[280:]]]
+    for found in said[1:]:
+        np.testing.assert_array_equal(found, said[0])
+
+
 def test_arrays_have_no_fields() -> None:
     X, y = framed(payments(20))
-    with pytest.raises(InvalidInput, match="only a data frame has; give one, as by pandas"):
-        batches().fit(X[["user", "amount"]].to_numpy(), y)
+    for made in (batches(), batches(sklearn.KernelRegressor, entities=None)):
+        with pytest.raises(InvalidInput, match="only a data frame has; give one, as by pandas"):
+            made.fit(X[["user", "amount"]].to_numpy(), y)
     made = batches().fit(X, y)
     assert made.decision_function(X).shape == (20,)
     with pytest.raises(InvalidInput, match="cannot be compiled"):

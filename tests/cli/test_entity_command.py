@@ -109,7 +109,7 @@ def test_options_that_make_no_sense(folder: Path) -> None:
         (("--spans", "1h", "--entity", "user"), "they need --time NAME"),
         (("--spans", "1h"), "--spans is for entities; it needs --entity NAME"),
         (("--max-entities", "3"), "it needs --entity NAME"),
-        (("--time", "ts"), "--time is for entities, late labels and horizons; it needs"),
+        (("--time", "ts"), "time='ts' is for entities; it needs entities= too"),
         (("--entity", "user", "--time", "ts", "--spans", "1w"), "is no time span"),
         (("--entity", "user", "--shards", "2"), "entities and shards exclude each other"),
         (("--entity", "fraud"), "entities='fraud' is the label, too"),

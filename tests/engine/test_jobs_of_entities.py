@@ -238,10 +238,12 @@ def test_what_cannot_be() -> None:
     ):
         with pytest.raises(InvalidInput, match=match):
             run(events, model)
+    for model in (few(), Sharded(few()), few(task="regression", columns=["amount"])):
+        with pytest.raises(InvalidInput, match="time='ts' is for entities; it needs entities= too"):
+            run(events, model, entity=())
     with pytest.raises(InvalidInput, match="entities and shards exclude each other"):
         Sharded(other)
     for options, match in (
-        ({"time": "ts"}, "time='ts' is for entities"),
         ({"entities": ("u",), "spans": (60.0,)}, "they need time="),
         ({"entities": ("y",)}, "entities='y' is the label, too"),
         ({"entities": ("u",), "time": "u"}, "time='u' is among entities=, too"),

@@ -252,3 +252,71 @@ def test_labels_as_far_apart_as_may_be_are_learned() -> None:
     one = model()
     one.predict_then_learn_many(X, np.where(y > y.mean(), 1.5e19, -1.5e19))
     assert one.n_events == 200
+
+
+def gaps(n: int, seed: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Hourly events, many of which are lost, with labels of the shape of a day; times come last."""
+    rng = np.random.default_rng(seed)
+    hours = np.sort(rng.choice(2 * n, n, replace=False))
+    y = 10.0 * rng.normal(size=SEASON)[hours % SEASON] + 0.3 * rng.normal(size=n)
+    return np.column_stack([rng.normal(size=n), 3_600.0 * hours]), y
+
+
+def test_labels_of_a_day_ago_are_known_where_events_are_missing() -> None:
+    X, y = gaps(5_000)
+    said = [model(clock=clock).predict_then_learn_many(X, y).predictions for clock in (None, 1)]
+    assert missed(said[1][2_000:], y[2_000:]) < 0.7 * missed(said[0][2_000:], y[2_000:])
+    absent = model(clock="ts@elapsed", columns=["a", "b"])
+    absent.learn_many(X[:300], y[:300])
+    assert np.isfinite(absent.decision_many(X)).all(), "no event has had a time"
+    with pytest.raises(InvalidInput, match="clock"):
+        MultiKernel(clock=1)
+
+
+def test_with_times_any_cut_is_one_model() -> None:
+    X, y = gaps(1_300)
+    X[::50, 1], X[7::90, 1] = np.nan, 1e12
+    whole, cut, single = (model(clock=1) for _ in range(3))
+    expected = whole.predict_then_learn_many(X, y).predictions
+    found = []
+    for first in range(0, len(y), 130):
+        some = slice(first, first + 130)
+        found.append(cut.predict_then_learn_many(X[some], y[some]).predictions)
+        cut = reopened(cut)
+    np.testing.assert_array_equal(np.concatenate(found), expected)
+    for x, label, told in zip(X, y.tolist(), expected, strict=True):
+        assert single.predict_one(x) == told
+        single.learn_one(x, label)
+    for each in (cut, single):
+        assert_same(each, whole)
+
+
+def test_held_events_with_times_go_on_from_a_checkpoint() -> None:
+    X, y = gaps(1_200)
+    one, two, late, step = model(clock=1), model(clock=1), 20, 10
+    for first in range(0, len(y), step):
+        some, numbers = slice(first, first + step), list(range(first, first + step))
+        told = one.predict_held_many(X[some], numbers).predictions
+        parts = [two.predict_held_many(X[[n]], [n]).predictions[0] for n in numbers]
+        np.testing.assert_array_equal(told, parts)
+        if first >= late:
+            before = slice(first - late, first - late + step)
+            for each in (one, two):
+                each.learn_held_many(X[before], y[before], list(range(before.start, before.stop)))
+        if first % 100 == 0:
+            held, two = two.held_predictions(), reopened(two)
+            two.restore_held_predictions(held)
+    assert_same(one, two)
+
+
+def test_merged_it_knows_the_times_of_the_one_ahead() -> None:
+    X, y = gaps(1_200)
+    one, other = (model(clock=1) for _ in range(2))
+    one.learn_many(X[:100], y[:100])
+    other.learn_many(X, y)
+    one.merge(other)
+    memories = [each._mixture.external.memory for each in (one, other)]
+    times = [memory.labels.state().arrays["times"] for memory in memories if memory is not None]
+    np.testing.assert_array_equal(*times)
+    with pytest.raises(InvalidInput, match="clock"):
+        one.merge(model())

@@ -35,3 +35,28 @@ def columns(
     missing = [math.nan] * (2 - len(places))
     found += [ago(place) - level for place in places] + missing
     return found + [ago(place) - ago(place + 1) for place in places] + missing
+
+
+def timed_columns(
+    labels: Sequence[float],
+    times: Sequence[float],
+    time: float,
+    level: float,
+    spans: Sequence[float],
+) -> list[float]:
+    """Return what `streamk.memory.times.LabelTimes` says of an event of this time.
+
+    Labels are in the order in which they became known, each with its time, NaN where it has none.
+    """
+    since = time - times[-1] if times else math.nan
+    seasonal, changes = [math.nan, math.nan], [math.nan, math.nan]
+    for place, span in enumerate(() if math.isnan(since) else spans):
+        turns = max(1, math.ceil(since / span))
+        pairs = zip(times, range(len(labels)), strict=True)
+        before = sorted(pair for pair in pairs if pair[0] <= time - turns * span)
+        if not before:
+            continue
+        seasonal[place] = labels[before[-1][1]] - level
+        if len(before) > 1:
+            changes[place] = labels[before[-1][1]] - labels[before[-2][1]]
+    return [since, *seasonal, *changes]

@@ -24,7 +24,7 @@ from sklearn.utils.validation import (
 from streamk import learners
 from streamk.adapters.batches import Array, EventBatch, as_frame
 from streamk.adapters.options import ENTITIES, LEFT_OUT, MANY, Shared, chosen, of_learner
-from streamk.adapters.rows import Model, Numbers, checked, relative, repeats
+from streamk.adapters.rows import Model, Numbers, checked, in_order, relative, repeats
 from streamk.errors import InvalidInput, shown
 from streamk.landmarks.selection import check_count
 from streamk.learners import Learner
@@ -197,12 +197,12 @@ ValueError
         passes, random = getattr(self, "n_epochs", 1), check_random_state(self.random_state)
         check_count("n_epochs", passes)
         self._model = Model.of(self, self._make(random, **options))
-        in_order = getattr(self, "entities", None)
-        order = np.arange(len(X)) if in_order else X.order(y, weights)
+        stays = in_order(self)
+        order = np.arange(len(X)) if stays else X.order(y, weights)
         for turn in range(passes):
             often = 1 if weights is None else repeats(weights[order], turn, passes)
             places = np.repeat(order, often)
-            places = places if in_order else random.permutation(places)
+            places = places if stays else random.permutation(places)
             X.take(places).learn(self._model, y[places].tolist())
         self._model.learner.finish()
 
@@ -222,10 +222,10 @@ ValueError
         y = y if numeric else labels_of(y)
         frame = as_frame(X) if reset or self._names is not None else None
         if frame is None:
-            entities = getattr(self, "entities", None)
-            if entities and reset:
+            if in_order(self) and reset:
+                name = "entities" if getattr(self, "entities", None) else "time"
                 raise InvalidInput(
-                    f"entities={shown(entities)} are columns by their names, which only a data"
+                    f"{name}={shown(getattr(self, name))} names columns, which only a data"
                     " frame has; give one, as by pandas.DataFrame(X, columns=[...])"
                 )
             array, labels = validate_data(

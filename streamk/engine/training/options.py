@@ -47,7 +47,8 @@ class Stream(Checked):
         see `streamk.learners.EntityMemory`, which is put around it. These are columns of no other
         kind. A `Schema` has `kinds` instead.
     time : str, optional
-        The field of the time of events, for entities: a time, or milliseconds since 1970.
+        The field of the time of events, for entities, and without them for the memory of labels
+        (`MultiKernel`): a time, or milliseconds since 1970.
     spans : sequence of float, optional
         Of what is known of entities, in seconds, as `EntityMemory` has them.
     max_entities : int, default 1000000

@@ -341,9 +341,11 @@ class ExternalExperts:
 
     # Learning and predicting
 
-    def known_now(self, n: int) -> Floats:
-        """Return what the expert of labels knows now for each of n events, (n, 0) without it."""
-        return np.zeros((n, 0)) if self.memory is None else self.memory.remembered(n)
+    def known_now(self, events: Floats) -> Floats:
+        """Return what the expert of labels knows now for each of events (n, d), (n, 0) without."""
+        if self.memory is None:
+            return np.zeros((len(events), 0))
+        return self.memory.remembered(events)
 
     @contextmanager
     def numbering(
@@ -384,7 +386,7 @@ class ExternalExperts:
         out, active = np.empty((len(events), len(self), n_outputs), np.float32), self.active
         Z = self._scale.transform(events) if True in active[: len(self._learners)] else events
         if self.memory is not None:
-            known = self.known_now(len(events)) if known is None else known
+            known = self.known_now(events) if known is None else known
             out[:, -1, 0] = self.memory.outputs(events, known)
         for place, learner in enumerate(self._learners):
             if active[place]:

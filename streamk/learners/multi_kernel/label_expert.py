@@ -21,26 +21,20 @@ from streamk.learners.common.classes import LARGEST_NUMBER
 from streamk.learners.common.merging import check_mergeable
 from streamk.learners.multi_kernel.pending import PendingPredictions
 from streamk.learners.multi_kernel.units import Unit, in_unit
-from streamk.memory.labels import COLUMNS, LabelMemory
+from streamk.memory.labels import LabelMemory
 from streamk.state import JSON, State
 
 Floats = NDArray[np.float64]
 TYPE = "memory"
 """Its name among the experts."""
-_NAMES = tuple(f"@{name}" for name in COLUMNS)
-"""Columns of the labels, which come before those of the events."""
-_M = len(COLUMNS)
-_LEVEL, _KNOWN = 0, _M
+_LEVEL, _KNOWN = 0, -1
 """Places of the level, and behind the columns of how many labels were known."""
-KNOWN = _M + 1
-"""Numbers that are remembered of an event."""
 
 _FIRST = 32
 """Labels from which on it predicts and learns: a model of few events takes no memory for it."""
 _NAN = np.full(1, math.nan)
-_FORGOTTEN = np.full((1, KNOWN), math.nan)
-_FORGOTTEN[0, _KNOWN] = -1.0
 _AGAIN = -1
+_NOWHERE = slice(0, 0)
 _LAST = (
     Declared("events", "float64", ("kept", "columns"), Domain(-LARGEST, LARGEST, missing=True)),
     Declared("event_labels", "float64", ("kept",), Domain(-LARGEST, LARGEST)),
@@ -64,6 +58,8 @@ class LabelExpert:
     ----------
     model : MultiKernel
         Of numbers, without this expert; it has not learned.
+    clock : str or int, optional
+        The column of the times of events, in seconds.
 
     Attributes
     ----------
@@ -80,11 +76,18 @@ class LabelExpert:
     numbers: Sequence[int] = ()
     held: Sequence[int] | None = None
 
-    def __init__(self, model: Any) -> None:
-        self.labels, self.model = LabelMemory(), model
+    def __init__(self, model: Any, clock: Column | None = None) -> None:
+        self.labels, self.model = LabelMemory(has_times=clock is not None), model
+        self._clock, self._clock_at = clock, _NOWHERE
         self._held = PendingPredictions(model.pending_bytes)
-        self._now = np.full((1, KNOWN), math.nan)
-        """The row of `remembered` that was asked for last."""
+        self._names = tuple(f"@{name}" for name in self.labels.columns)
+        """Columns of the labels, which come before those of the events."""
+        self.n_known = len(self._names) + 1
+        """Numbers that are remembered of an event."""
+        self._forgotten = np.full((1, self.n_known), math.nan)
+        self._forgotten[0, _KNOWN] = -1.0
+        self._now = np.full((1, self.n_known), math.nan)
+        """The row of `remembered` that was asked for last, without times."""
         self.columns: tuple[Column, ...] = ()
         """The columns of events."""
         self._last: deque[tuple[Floats, float]] = deque(maxlen=WINDOW_EVENTS)
@@ -100,14 +103,20 @@ class LabelExpert:
 
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns of events."""
-        self.columns = (*self.columns, *names)
+        self._use_columns((*self.columns, *names))
         self._keep(self._last)
         if self.model.columns is not None and names:
             self.model.add_columns(names)
 
+    def _use_columns(self, columns: tuple[Column, ...]) -> None:
+        self.columns = columns
+        if self._clock in columns:
+            at = columns.index(self._clock)
+            self._clock_at = slice(at, at + 1)
+
     def _begin_if_due(self) -> None:
         if self.model.columns is None and self.labels.n_labels >= _FIRST:
-            self.model.add_columns((*_NAMES, *self.columns))
+            self.model.add_columns((*self._names, *self.columns))
 
     def begin(self) -> None:
         """Begin anew; the labels stay."""
@@ -134,26 +143,37 @@ class LabelExpert:
 
     # What was known
 
-    def remembered(self, n: int) -> Floats:
-        """Return what is known now, for each of n events.
+    def remembered(self, events: Floats) -> Floats:
+        """Return what is known now, for each of some events (n, d).
 
         Of one that was held it is nothing: what was known when it was predicted is forgotten.
         """
+        n = len(events)
         if self.held is not None:
-            return np.repeat(_FORGOTTEN, n, axis=0)
+            return np.repeat(self._forgotten, n, axis=0)
         count = float(self.labels.n_labels)
-        if not self.numbers:
+        if not self.numbers and self._clock is None:
             if self._now[0, _KNOWN] != count:
                 self._now = np.array([[*self.labels.now().tolist(), count]])
             return self._now if n == 1 else np.repeat(self._now, n, axis=0)
-        some, self.numbers = self.numbers[:n], self.numbers[n:]
-        rows = [np.append(self.labels.now(number), count) for number in some]
-        return np.stack(rows)
+        some: Sequence[int | None] = self.numbers[:n] or [None] * n
+        self.numbers = self.numbers[n:]
+        times = self._times(events)
+        pairs = zip(some, [math.nan] * n if times is None else times.tolist(), strict=True)
+        rows = [np.append(self.labels.now(number, time), count) for number, time in pairs]
+        return np.stack(rows) if rows else np.zeros((0, self.n_known))
+
+    def _times(self, events: Floats) -> Floats | None:
+        """Return the times of events (n, d), NaN unknown; None if these have none."""
+        if self._clock is None:
+            return None
+        times = events[:, self._clock_at]
+        return times[:, 0] if times.shape[1] else np.full(len(events), math.nan)
 
     @staticmethod
     def columns_of(events: Floats, known: Floats) -> Floats:
         """Return the columns (n, all columns) of events (n, d) when this was known."""
-        return np.concatenate([known[:, :_M], events], axis=1)
+        return np.concatenate([known[:, :_KNOWN], events], axis=1)
 
     # Predicting and learning
 
@@ -172,9 +192,9 @@ class LabelExpert:
 
     def learn_one(self, event: Floats, label: float, known: Floats | None) -> None:
         """Learn an event (1, d) with a label; known is what was remembered of it, None of now."""
-        known = self.remembered(1) if known is None else known
+        known = self.remembered(event) if known is None else known
         self._last.append((event[0].copy(), label))
-        self._take(np.array([label]), known, self._next_numbers(1))
+        self._take(event, np.array([label]), known, self._next_numbers(1))
         level, count = known[0, [_LEVEL, _KNOWN]].tolist()
         if self.active and count >= _FIRST:
             self.model.learn_one(self.columns_of(event, known)[0], _change(label, level))
@@ -190,21 +210,23 @@ class LabelExpert:
         pieces, first = [], 0
         self._last.extend(zip(events.copy(), labels.tolist(), strict=True))
         if self.held is not None:
-            known = [_FORGOTTEN[0] if one is None else one for one in known]
+            known = [self._forgotten[0] if one is None else one for one in known]
         for is_now, some in groupby(known, lambda one: one is None):
             part = slice(first, first + len(list(some)))
-            then = self._follow(labels[part]) if is_now else np.stack([*known[part]])  # type: ignore[list-item]
-            if not is_now:
-                self._take(labels[part], then, self._next_numbers(len(then)))
+            if is_now:
+                then = self._follow(events[part], labels[part])
+            else:
+                then = np.stack([*known[part]])  # type: ignore[list-item]
+                self._take(events[part], labels[part], then, self._next_numbers(len(then)))
             pieces.append(self._learn(events[part], labels[part], then, anew=anew))
             first = part.stop
         return np.concatenate(pieces)
 
-    def _follow(self, labels: Floats) -> Floats:
-        """Take in labels (n,), and return what is known before each."""
-        known = np.full((len(labels), KNOWN), math.nan)
+    def _follow(self, events: Floats, labels: Floats) -> Floats:
+        """Take in labels (n,) of events (n, d), and return what is known before each."""
+        known = np.full((len(labels), self.n_known), math.nan)
         known[:, _KNOWN] = self.labels.n_labels + np.arange(len(labels))
-        known[:, :_M] = self.labels.follow(labels)
+        known[:, :_KNOWN] = self.labels.follow(labels, self._times(events))
         self._begin_if_due()
         return known
 
@@ -215,17 +237,21 @@ class LabelExpert:
         some, self.held = self.held[:n], self.held[n:]
         return some
 
-    def _take(self, labels: Floats, known: Floats, numbers: Sequence[int | None]) -> None:
-        """Take in labels (n,) of events of which this was known, with their numbers."""
-        counts = known[:, _KNOWN].astype(np.int64)
+    def _take(
+        self, events: Floats, labels: Floats, known: Floats, numbers: Sequence[int | None]
+    ) -> None:
+        """Take in labels (n,) of events (n, d) of which this was known, with their numbers."""
+        counts, times = known[:, _KNOWN].astype(np.int64), self._times(events)
         if counts.min() >= 0 and _AGAIN not in numbers:
-            self.labels.take(labels, counts, numbers[-1])
+            self.labels.take(labels, counts, numbers[-1], times)
             self._begin_if_due()
             return
         for n, number in enumerate(numbers):
             if number != _AGAIN:
                 count = counts[n] if counts[n] >= 0 else self.labels.n_labels - self.labels.lag
-                self.labels.take(labels[n : n + 1], np.array([count]), number)
+                one = slice(n, n + 1)
+                then = None if times is None else times[one]
+                self.labels.take(labels[one], np.array([count]), number, then)
         self._begin_if_due()
 
     def _learn(self, events: Floats, labels: Floats, known: Floats, *, anew: bool) -> Floats:
@@ -262,10 +288,12 @@ class LabelExpert:
         """Go on from such a state. Raises StateError if it is another expert's."""
         state.expect(TYPE)
         self.labels = LabelMemory.from_state(state.child("labels"))
+        if (self.labels.times is None) != (self._clock is None):
+            raise StateError(f"the labels of the expert {TYPE!r} have other times; it is damaged")
         model = type(self.model).from_state(state.child("model"), threads=self.model.threads)
         check_mergeable(model, self.model, ("is_classifier", *model.OPTIONS))
-        self.columns = tuple(listed(state.header, "columns", TYPE))
-        if model.columns not in (None, (*_NAMES, *self.columns)):
+        self._use_columns(tuple(listed(state.header, "columns", TYPE)))
+        if model.columns not in (None, (*self._names, *self.columns)):
             raise StateError(
                 f"the columns of the expert {TYPE!r} are not those of labels and events"
             )
@@ -282,7 +310,7 @@ class LabelExpert:
         The mixtures have learned so many events apart, this one's and the other's.
         """
         if other.model.columns is not None and self.model.columns is None:
-            self.model.add_columns((*_NAMES, *self.columns))
+            self.model.add_columns((*self._names, *self.columns))
         mine, theirs = self.model.n_events - apart[0], other.model.n_events - apart[1]
         common = max(0, min(mine, theirs))
         self.model.merge(other.model, common_events=common)
@@ -292,4 +320,4 @@ class LabelExpert:
             mine = np.zeros((len(events), len(self.columns)))
             mine[:, [self.columns.index(name) for name in other.columns]] = events
             self._keep(zip(mine, labels.tolist(), strict=True))
-            self._now = np.full((1, KNOWN), math.nan)
+            self._now = np.full((1, self.n_known), math.nan)

@@ -150,7 +150,7 @@ class ExpertMixture:
         rows, out = self._padded(events), np.empty((len(events), pool.outputs))
         forecasts = pool.empty_forecasts(len(events))
         scores = forecasts[:, : pool.experts]
-        known = self.external.known_now(len(events))
+        known = self.external.known_now(events)
         if self.external:
             scores[:, pool.experts - len(self.external) :] = self.external.outputs(
                 events, pool.outputs, known
@@ -169,7 +169,7 @@ class ExpertMixture:
     def forecast_one(self, event: Floats) -> Floats:
         """Return outputs (K,) for an event (d,); its forecast stays in the pool for a while."""
         self.keep_last_forecast()
-        known = self.external.known_now(1)
+        known = self.external.known_now(event[None])
         self._forecast_now(event, known)
         self._last_forecast, (self._last_known,) = event.tobytes(), known
         return np.asarray(self.pool.arrays["OUT"].copy())

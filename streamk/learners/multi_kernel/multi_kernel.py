@@ -38,7 +38,7 @@ from streamk.learners.multi_kernel import binning_tables
 from streamk.learners.multi_kernel.external_experts import EFFORT, ExternalExperts, default_experts
 from streamk.learners.multi_kernel.intervals import checked_levels, ends, wider
 from streamk.learners.multi_kernel.joining import Parts, merge
-from streamk.learners.multi_kernel.label_expert import KNOWN, LabelExpert
+from streamk.learners.multi_kernel.label_expert import LabelExpert
 from streamk.learners.multi_kernel.mixture import ExpertMixture
 from streamk.learners.multi_kernel.options import GIVEN_TO_MULTI_KERNEL, OPTIONS, number_loss
 from streamk.learners.multi_kernel.pending import UNBOUNDED, PendingPredictions, unequal
@@ -142,6 +142,7 @@ class MultiKernel(OneAtATime, Decider):
         external_experts: Sequence[OfOneKernel] | None = None,
         effort: float | None = EFFORT,
         memory: bool | None = None,
+        clock: Column | None = None,
         pending_bytes: int = 8 << 20,
         threads: int | None = None,
     ) -> None:
@@ -154,7 +155,7 @@ class MultiKernel(OneAtATime, Decider):
             )
         self.loss, self.seed = number_loss(loss), check_seed(seed)
         self.threads, self.pending_bytes, self.effort = threads, pending_bytes, effort
-        self.memory = memory
+        self.memory, self.clock = memory, clock
         self._classes = Classes(classes, max_classes)
         options.check(self.OPTIONS, self)
         self._has_default_experts = external_experts is None
@@ -186,8 +187,11 @@ class MultiKernel(OneAtATime, Decider):
 
         Inside it is a feature machine, unless the pool here is alone.
         """
-        if self.is_classifier and self.memory:
-            raise InvalidInput("memory=True: labels are remembered of numbers alone; leave it out")
+        for name, given in (("memory", self.memory), ("clock", self.clock)):
+            if self.is_classifier and given not in (None, False):
+                raise InvalidInput(
+                    f"{name}={given!r}: labels are remembered of numbers alone; leave it out"
+                )
         if self.is_classifier or self.memory is False:
             return None
         inside = type(self)(
@@ -196,7 +200,7 @@ class MultiKernel(OneAtATime, Decider):
             external_experts=() if alone else None,
             **{name: getattr(self, name) for name in self.OPTIONS if name in _OF_MEMORY},
         )
-        return LabelExpert(inside)
+        return LabelExpert(inside, self.clock)
 
     # What it is
 
@@ -552,7 +556,8 @@ class MultiKernel(OneAtATime, Decider):
         """Go on with what `held_predictions` gave. Raises `StateError` if it does not fit."""
         memory = self._mixture.external.memory
         inside = (0, 0) if memory is None else memory.model.forecast_shape
-        self._mixture.held.restore(arrays, self.forecast_shape, inside, KNOWN if memory else 0)
+        known = 0 if memory is None else memory.n_known
+        self._mixture.held.restore(arrays, self.forecast_shape, inside, known)
 
     @property
     def held_dropped(self) -> int:

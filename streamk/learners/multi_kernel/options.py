@@ -124,6 +124,13 @@ OPTIONS: dict[str, Option] = {
         "(`streamk.memory.labels`) beside the columns; it rests where the mixture is as good "
         "without it.",
     ),
+    "clock": Option(
+        type="str or int",
+        optional=True,
+        doc="The column of the times of events, in seconds, where labels are remembered: the time "
+        "since the last known label, and labels of a season of time ago, are columns of that "
+        "expert, too.",
+    ),
     "pending_bytes": Whole(
         least=0,
         resource=True,
