@@ -135,7 +135,8 @@ class Stream(Checked):
         if isinstance(self.schema, Schema) and self.schema.mode != "fixed":
             kinds = self.schema.kinds
             entities = tuple(name for name, kind in kinds.items() if kind == "entity")
-            time = next((name for name, kind in kinds.items() if kind == "clock"), None)
+            clocks = [name for name, kind in kinds.items() if kind == "clock"]
+            time = clocks[0] if clocks and entities else None
         more: dict[str, Any] = {"spans": self.spans, "max_entities": self.max_entities}
         return remembering(model, entities, time=time, **more)
 
