@@ -61,6 +61,7 @@ COMPILED = ("streamk.backends.numba_backend", "streamk.backends.jit")
 
 # Where a library, or a part of one, may be imported at all, as prefixes of module names.
 HOMES = {
+    "capymoa": ("streamk.adapters.capymoa",),
     "confluent_kafka": ("connectors.kafka",),
     "cupy": ("streamk.backends",),
     "fastavro": ("connectors.schemas.avro",),
@@ -92,6 +93,7 @@ HOMES = {
 
 # Libraries that importing streamk must not load, and the modules that exist for one of them.
 HEAVY = (
+    "capymoa",
     "confluent_kafka",
     "cupy",
     "fastavro",
@@ -115,6 +117,7 @@ MAY_LOAD = {
     "connectors.kafka.confluent_client": "confluent_kafka",
     "connectors.kafka.python_client": "kafka",
     "connectors.schemas.avro": "fastavro",
+    "streamk.adapters.capymoa": "capymoa",
     "streamk.adapters.river": "river",
     "streamk.conformal.river": "river",
     "streamk.drift.river": "river",
@@ -368,6 +371,7 @@ def test_what_benchmarks_and_demos_import_is_there() -> None:
 
 # Rooms that have a class of the same name for the same thing: estimators, and kernels on a device.
 TWINS = {
+    "streamk.adapters.capymoa": "streamk.adapters.capymoa",
     "streamk.adapters.river": "streamk.adapters.sklearn",
     "streamk.backends.cupy_backend": "streamk.backends.numba_backend",
 }
