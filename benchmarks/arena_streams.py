@@ -125,10 +125,8 @@ def _changing(n: int, width: int, *parts: Callable[[], Iterator[Event]]) -> Iter
     """Parts of one length, each taking over from the one before within `width` events."""
     rng, streams = np.random.default_rng(1), [part() for part in parts]
     for t in range(n):
-        place = t * len(parts) / n
-        last = int(place)
-        came = (place - last) * n / len(parts) / max(width, 1)
-        before = last > 0 and rng.random() >= came
+        last, since = divmod(t * len(parts), n)
+        before = last > 0 and rng.random() * width > since / len(parts)
         yield next(streams[last - before])
 
 

@@ -322,64 +322,88 @@ def _primary(key: str, found: Mapping[str, Any]) -> float:
 
 def gathered(folder: Path, stream: Stream, anew: Sequence[str]) -> dict[str, Any]:
     """Means over the seeds of the result files of a stream."""
-    second, third = ("mae", "r2") if stream.task == "regression" else ("accuracy", "kappa")
+
+    def mean(of: Sequence[Mapping[str, Any]], name: str) -> float:
+        return statistics.fmean(one[name] or 0.0 for one in of)
+
     found = {}
     for name in LEARNERS:
-        files = sorted(
-            file_of(folder, stream.key, name, 0).parent.glob(
-                file_of(folder, stream.key, name, 0).stem[:-1] + "*.json"
-            )
-        )
+        first = file_of(folder, stream.key, name, 0)
+        files = sorted(first.parent.glob(f"{first.stem[:-1]}*.json"))
         some = [json.loads(path.read_text(encoding="utf-8")) for path in files]
         if some:
+            metrics = [one["metrics"] for one in some]
             found[name] = {
                 "seeds": [one["seed"] for one in some],
                 "primary": [_primary(stream.key, one) for one in some],
-                **{k: statistics.fmean(one["metrics"][k] for one in some) for k in (second, third)},
-                **{
-                    k: statistics.fmean(one[k] for one in some)
-                    for k in ("cpu_time_s", "events_per_cpu_s", "peak_rss_mb")
-                },
-                "events": some[0]["events"],
+                "others": [mean(metrics, k) for k in _OTHERS[stream.task]],
+                **{k: mean(some, k) for k in ("events", "cpu_time_s", "peak_rss_mb")},
             }
     return {"anew": stream.key in anew, "learners": found}
+
+
+_OTHERS = {"classification": ("accuracy", "kappa"), "regression": ("mae", "r2")}
 
 
 # --- tables ---------------------------------------------------------------------------------------
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """A table of each task: errors, those published beside, and one of the cost."""
+    """Of each task tables of errors, the best published one beside, and one of the cost."""
     published = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     texts = []
     for task, what in (("classification", "log loss"), ("regression", "RMSE")):
-        some = {
-            k: v for k, v in document["results"].items() if k.startswith(task) and v["learners"]
-        }
+        there = document["results"].items()
+        some = {key: v for key, v in there if key.startswith(task) and v["learners"]}
         if not some:
             continue
         names = [name for name, one in LEARNERS.items() if task in one.tasks]
-        shown = [LEARNERS[name].shown for name in names]
-        rows, costs = [], []
-        for key, found in some.items():
-            by, short = found["learners"], key.rpartition("/")[2][:26]
-            mark = "~" if found["anew"] else ""
-            n = next(iter(by.values()))["events"]
-            theirs = published["streams"].get(key, {})
-            best = min(theirs, key=lambda name: theirs[name][1], default="")
-            told = f"{mark}{theirs[best][1]:.4g} {_INITIALS[best]}" if best else "-"
-            rows.append([short, f"{n:,}", *(_error(by.get(name)) for name in names), told])
-            costs.append([short, *(_cost(by.get(name)) for name in names)])
+        header = [task, *(LEARNERS[name].shown for name in names)]
+
+        def rows(
+            cell: Callable[[Any], str],
+            *,
+            some: Mapping[str, Any] = some,
+            names: Sequence[str] = names,
+        ) -> list[list[str]]:
+            return [
+                [
+                    key.rpartition("/")[2][:26],
+                    *(cell(v["learners"][n]) if n in v["learners"] else "-" for n in names),
+                ]
+                for key, v in some.items()
+            ]
+
+        best = [_best(published["streams"].get(key, {}), v["anew"]) for key, v in some.items()]
         seeds = max(len(one["seeds"]) for v in some.values() for one in v["learners"].values())
         texts += [
-            f"{what}, mean ± spread of up to {seeds} seeds; the best published",
-            common.table([task, "events", *shown, "published"], rows),
+            f"{what}, mean ± spread of {seeds} seeds at most; the best published",
+            common.table(
+                [*header, "published"],
+                [[*row, one] for row, one in zip(rows(_error), best, strict=True)],
+            ),
             _ranks(some, names),
-            "events a second of the processor / peak MB",
-            common.table([task, *shown], costs),
+            " / ".join(_OTHERS[task]),
+            common.table(header, rows(lambda one: "{:.4g} / {:.3g}".format(*one["others"]))),
+            "events a second of the processor / peak MB; events",
+            common.table(
+                [*header, "events"],
+                [
+                    [*row, f"{next(iter(v['learners'].values()))['events']:,.0f}"]
+                    for row, v in zip(rows(_cost), some.values(), strict=True)
+                ],
+            ),
         ]
     about = f"published: {published['source']}, {published['commit']}, {published['date']};"
     return "\n\n".join([*texts, f"{about}\n~ is of other events of the same generator"])
+
+
+def _best(theirs: Mapping[str, Sequence[float]], anew: bool) -> str:
+    """The best published figure, and whose it is."""
+    if not theirs:
+        return "-"
+    name = min(theirs, key=lambda name: theirs[name][1])
+    return f"{'~' if anew else ''}{theirs[name][1]:.4g} {_INITIALS[name]}"
 
 
 _INITIALS = {
@@ -394,16 +418,14 @@ _INITIALS = {
 }
 
 
-def _error(one: Mapping[str, Any] | None) -> str:
-    if one is None:
-        return "-"
+def _error(one: Mapping[str, Any]) -> str:
     values = one["primary"]
     text = f"{statistics.fmean(values):.4g}"
     return text if len(values) < 2 else f"{text} ±{statistics.stdev(values):.1g}"
 
 
-def _cost(one: Mapping[str, Any] | None) -> str:
-    return "-" if one is None else f"{one['events_per_cpu_s']:,.0f} / {one['peak_rss_mb']:,.0f}"
+def _cost(one: Mapping[str, Any]) -> str:
+    return f"{one['events'] / max(one['cpu_time_s'], 1e-3):,.0f} / {one['peak_rss_mb']:,.0f}"
 
 
 def _ranks(some: Mapping[str, Any], names: Sequence[str]) -> str:
