@@ -45,18 +45,19 @@ _PACKAGES = (
 )
 
 
-def arguments(name: str, description: str | None, *, out: bool = True) -> argparse.ArgumentParser:
-    """The options that every benchmark has; `out`: it writes one file."""
+_DATA = f"directory of the data sets (default: ${VARIABLE}); see docs/data.md"
+
+
+def arguments(
+    name: str, description: str | None, *, out: bool = True, data: str = _DATA
+) -> argparse.ArgumentParser:
+    """The options that every benchmark has; `out`: it writes one file, `data`: what is in DIR."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {name}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        help=f"directory of the data sets (default: ${VARIABLE}); see docs/data.md",
-    )
+    parser.add_argument("--data", metavar="DIR", help=data)
     parser.add_argument(
         "--quick",
         action="store_true",

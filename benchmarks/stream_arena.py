@@ -453,7 +453,8 @@ def _check(text: str) -> int:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    parser = common.arguments(f"benchmarks.{NAME}", __doc__)
+    where = "directory of StreamArena's files (default: datasets)"
+    parser = common.arguments(f"benchmarks.{NAME}", __doc__, data=where)
     parser.add_argument("--npz", metavar="DIR", help="make the streams that files there have")
     parser.add_argument("--generate", action="store_true", help="make the generated streams anew")
     parser.add_argument("--streams", nargs="+", metavar="NAME", help="default: all that are there")
@@ -481,6 +482,8 @@ def run(argv: Sequence[str] | None = None) -> None:
             measure(stream, options)
         made = anew(root)
         results = {key: gathered(runs(options), one, made) for key, one in streams.items()}
+        if options.events and not options.out:  # a part is no result
+            options.out = runs(options) / "results.json"
         settings = {"events": options.events, "check": options.check}
         common.finish(NAME, options, settings, results, render)
 
