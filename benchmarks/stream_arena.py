@@ -349,61 +349,59 @@ _OTHERS = {"classification": ("accuracy", "kappa"), "regression": ("mae", "r2")}
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """Of each task tables of errors, the best published one beside, and one of the cost."""
+    """Of each task tables of errors, the best published ones beside, and one of the cost."""
     published = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     texts = []
     for task, what in (("classification", "log loss"), ("regression", "RMSE")):
         there = document["results"].items()
         some = {key: v for key, v in there if key.startswith(task) and v["learners"]}
-        if not some:
-            continue
-        names = [name for name, one in LEARNERS.items() if task in one.tasks]
-        header = [task, *(LEARNERS[name].shown for name in names)]
-
-        def rows(
-            cell: Callable[[Any], str],
-            *,
-            some: Mapping[str, Any] = some,
-            names: Sequence[str] = names,
-        ) -> list[list[str]]:
-            return [
-                [
-                    key.rpartition("/")[2][:26],
-                    *(cell(v["learners"][n]) if n in v["learners"] else "-" for n in names),
-                ]
-                for key, v in some.items()
-            ]
-
-        best = [_best(published["streams"].get(key, {}), v["anew"]) for key, v in some.items()]
-        seeds = max(len(one["seeds"]) for v in some.values() for one in v["learners"].values())
-        texts += [
-            f"{what}, mean ± spread of {seeds} seeds at most; the best published",
-            common.table(
-                [*header, "published"],
-                [[*row, one] for row, one in zip(rows(_error), best, strict=True)],
-            ),
-            _ranks(some, names),
-            " / ".join(_OTHERS[task]),
-            common.table(header, rows(lambda one: "{:.4g} / {:.3g}".format(*one["others"]))),
-            "events a second of the processor / peak MB; events",
-            common.table(
-                [*header, "events"],
-                [
-                    [*row, f"{next(iter(v['learners'].values()))['events']:,.0f}"]
-                    for row, v in zip(rows(_cost), some.values(), strict=True)
-                ],
-            ),
-        ]
+        texts += _tables(task, what, some, published["streams"]) if some else []
+    if n := document.get("settings", {}).get("events"):
+        texts.insert(0, f"only the first {n:,} events; what is published is of whole streams")
     about = f"published: {published['source']}, {published['commit']}, {published['date']};"
     return "\n\n".join([*texts, f"{about}\n~ is of other events of the same generator"])
 
 
-def _best(theirs: Mapping[str, Sequence[float]], anew: bool) -> str:
-    """The best published figure, and whose it is."""
-    if not theirs:
-        return "-"
-    name = min(theirs, key=lambda name: theirs[name][1])
-    return f"{'~' if anew else ''}{theirs[name][1]:.4g} {_INITIALS[name]}"
+def _tables(task: str, what: str, some: Mapping[str, Any], published: Any) -> list[str]:
+    names = [name for name, one in LEARNERS.items() if task in one.tasks]
+
+    def table(cell: Callable[[Any], str], more: str, last: Callable[[str, Any], str]) -> str:
+        rows = [
+            [
+                key.rpartition("/")[2][:18],
+                *(cell(v["learners"][n]) if n in v["learners"] else "-" for n in names),
+                last(key, v),
+            ]
+            for key, v in some.items()
+        ]
+        return common.table([task, *(LEARNERS[name].shown for name in names), more], rows)
+
+    def best(tell: Callable[[str, Sequence[float]], str]) -> Callable[[str, Any], str]:
+        def last(key: str, found: Mapping[str, Any]) -> str:
+            theirs = published.get(key)
+            if theirs is None:
+                return "-"
+            name = min(theirs, key=lambda name: theirs[name][1])
+            return f"{'~' if found['anew'] else ''}{tell(_INITIALS[name], theirs[name])}"
+
+        return last
+
+    def n_events(_: str, found: Mapping[str, Any]) -> str:
+        return f"{next(iter(found['learners'].values()))['events']:,.0f}"
+
+    others = []
+    for i, other in enumerate(_OTHERS[task]):
+        told = best(lambda _, of, i=i: _number(of[3 + i]))
+        others += [other, table(lambda one, i=i: _number(one["others"][i]), "published", told)]
+    seeds = max(len(one["seeds"]) for v in some.values() for one in v["learners"].values())
+    return [
+        f"{what}, mean ± spread of {seeds} seeds at most; the best published",
+        table(_error, "published", best(lambda name, of: f"{_number(of[1])} {name}")),
+        _ranks(some, names),
+        *others,
+        "events a second of the processor / peak MB; events",
+        table(_cost, "events", n_events),
+    ]
 
 
 _INITIALS = {
@@ -418,10 +416,20 @@ _INITIALS = {
 }
 
 
+def _number(value: float) -> str:
+    if abs(value) < 0.01:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if 1e3 <= value < 1e9 else f"{value:.4g}"
+
+
 def _error(one: Mapping[str, Any]) -> str:
     values = one["primary"]
-    text = f"{statistics.fmean(values):.4g}"
-    return text if len(values) < 2 else f"{text} ±{statistics.stdev(values):.1g}"
+    text = _number(statistics.fmean(values))
+    if len(values) < 2:
+        return text
+    spread = statistics.stdev(values)
+    form = ",.0f" if spread >= 1 else ".1g" if spread >= 1e-3 else ".0e"
+    return f"{text} ±{spread:{form}}"
 
 
 def _cost(one: Mapping[str, Any]) -> str:

@@ -311,6 +311,31 @@ def test_a_quick_run_has_all_streams_of_files(
     assert max(map(len, said.splitlines()[:-1])) <= 100
 
 
+@pytest.mark.parametrize("scale", [1e-2, 1.0, 1e5])
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_table_of_all_learners_is_narrow(scale: float, anew: bool) -> None:
+    of = {
+        "seeds": [1, 2, 3],
+        "primary": [0.123456 * scale, 0.234567 * scale, 0.11 * scale],
+        "others": [0.98765 * scale, -0.123456],
+        "events": 539_383.0,
+        "cpu_time_s": 61.5,
+        "peak_rss_mb": 10_388.7,
+    }
+    published = json.loads(PUBLISHED.read_text())["streams"]
+    results = {
+        key: {
+            "anew": anew,
+            "learners": {n: of for n, one in LEARNERS.items() if key.split("/")[0] in one.tasks},
+        }
+        for key in [*published, *NPZ]
+    }
+    text = stream_arena.render({"results": results, "settings": {"events": 100}})
+    assert max(map(len, text.splitlines())) <= 100
+    assert "first 100 events" in text
+    assert ("~0." in text) == anew
+
+
 def test_ours_tells_every_option_of_its_experts() -> None:
     from streamk.learners.registry import options_of
 
