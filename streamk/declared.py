@@ -81,9 +81,10 @@ class Domain:
         if array.dtype.kind != "f":
             least, most = int(array.min()), int(array.max())
         else:
-            if self.missing:
-                array = np.where(np.isnan(array), max(self.least, min(self.most, 0.0)), array)
-            least, most = float(array.min()), float(array.max())  # NaN if any is
+            low, high = (np.fmin, np.fmax) if self.missing else (np.minimum, np.maximum)
+            least, most = (float(one.reduce(array, axis=None)) for one in (low, high))
+            if self.missing and math.isnan(least):
+                return None
             finite = math.isfinite(least) and math.isfinite(most)
             if not finite and (math.isnan(least) or not self.infinite):
                 return "holds a value that is not finite"

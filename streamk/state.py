@@ -43,6 +43,9 @@ class State:
     arrays : dict of str to numpy.ndarray, optional
         Named arrays of any shape, of bool, integer or floating dtype. Dots in names separate
         the parts of nested states.
+    changed : dict of str to uint8 array, optional
+        Of arrays of many rows that are lent: a 1 for each row that has changed since whoever wrote
+        them down made these zeros, perhaps with more at its end.
 
     Raises
     ------
@@ -66,6 +69,7 @@ class State:
 
     header: dict[str, JSON]
     arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    changed: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.header.get("type"), str):
@@ -178,14 +182,14 @@ class State:
         """
         if _PARTS in header:
             raise InvalidInput(f'the header of a nested state cannot have a key "{_PARTS}"')
-        arrays = {}
+        arrays, changed = dict[str, Any](), dict[str, Any]()
         for part, state in parts.items():
             if "." in part:
                 raise InvalidInput(f"the name of a part holds no dot, but {part!r} does")
-            for name, array in state.arrays.items():
-                arrays[f"{part}.{name}"] = array
+            arrays |= {f"{part}.{name}": array for name, array in state.arrays.items()}
+            changed |= {f"{part}.{name}": array for name, array in state.changed.items()}
         headers: dict[str, JSON] = {part: state.header for part, state in parts.items()}
-        return cls({**header, _PARTS: headers}, {**arrays, **(own or {})})
+        return cls({**header, _PARTS: headers}, {**arrays, **(own or {})}, changed)
 
     def child(self, part: str) -> State:
         """Return the state of one part of a nested state.

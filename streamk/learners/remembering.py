@@ -590,14 +590,14 @@ class EntityMemory(Wrapper):
 
     def state(self) -> State:
         """Everything needed to go on exactly from here, but not what is held."""
-        return self._state(self.learner.state())
+        return self._state(self.learner.state(), [table.state() for table in self.tables])
 
     def lent_state(self) -> State:
         """Return `state()` for whoever writes it down before this learns again."""
-        return self._state(self.learner.lent_state())
+        return self._state(self.learner.lent_state(), [one.lent_state() for one in self.tables])
 
-    def _state(self, learner: State) -> State:
-        parts = {f"table{n}": table.state() for n, table in enumerate(self.tables)}
+    def _state(self, learner: State, tables: Sequence[State]) -> State:
+        parts = {f"table{n}": table for n, table in enumerate(tables)}
         header: dict[str, Any] = {
             "type": self.TYPE,
             "entities": list(self.entities),

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -60,6 +61,7 @@ from streamk.backends import (
     loops,
 )
 from streamk.declared import (
+    ANY,
     FINITE,
     NON_NEGATIVE,
     Declared,
@@ -189,7 +191,8 @@ class EntityTable:
         self._ends = np.array([0, -1, -1, 0, max_entities])
         self._rows = np.zeros((min(_FIRST_ROWS, max_entities), HEAD + len(spans)))
         self._links: NDArray[np.int32]
-        self._chain()
+        self._changed: NDArray[np.uint8]
+        self._chain(np.arange(0))
         self._widen(["label"], [LABEL - 2 if classes else LABEL])
         self.add_columns(numbers)
 
@@ -288,7 +291,7 @@ class EntityTable:
         Nothing comes of that of an entity that has no row.
         """
         keys, times, y = (_line(one) for one in (keys, times, y))
-        table = self._rows, self._index, self._population
+        table = self._rows, self._changed, self._index, self._population
         loops.entities.learn_labels(keys, times, y, self._sources, self._spans, *table)
 
     def _checked(self, *given: ArrayLike) -> list[Floats]:
@@ -306,7 +309,8 @@ class EntityTable:
         """Follow some events, and return how many until the table needs more rows."""
         part = [array[some] for array in events]
         known = self._sources, self._spans
-        table = self._rows, self._index, self._links, self._ends, self._population
+        rows = self._rows, self._changed
+        table = *rows, self._index, self._links, self._ends, self._population
         return int(loops.entities.follow(*part, learns, *known, *table, out[some]))
 
     # Columns
@@ -362,14 +366,16 @@ class EntityTable:
         more = rows - len(self._rows)
         self._rows = np.pad(self._rows, ((0, more), (0, 0)))
         self._links = np.pad(self._links, ((0, more), (0, 0)))
+        self._changed = np.pad(self._changed, (0, more), constant_values=1)
         self._enter()
 
-    def _chain(self) -> None:
-        """Chain the rows, which lie from the coldest on, and index them."""
-        used, rows = len(self), len(self._rows)
-        self._links = np.stack([np.arange(rows) - 1, np.arange(rows) + 1], axis=1).astype(np.int32)
-        self._links[used - 1, 1] = -1
-        self._ends[OLDEST], self._ends[NEWEST] = (0, used - 1) if used else (-1, -1)
+    def _chain(self, order: NDArray[np.int64]) -> None:
+        """Chain the rows, of which these are in use, the coldest first, and index them."""
+        self._links = np.zeros((len(self._rows), 2), np.int32)
+        ends = np.concatenate([[-1], order, [-1]])
+        self._links[order, 0], self._links[order, 1] = ends[:-2], ends[2:]
+        self._ends[OLDEST], self._ends[NEWEST] = (order[0], order[-1]) if len(order) else (-1, -1)
+        self._changed = np.ones(len(self._rows), np.uint8)
         self._enter()
 
     def _enter(self) -> None:
@@ -394,7 +400,7 @@ class EntityTable:
 
     def forget(self, key: float) -> bool:
         """Remove an entity; return whether it had a row. The population's moments stay."""
-        table = self._rows, self._index, self._links, self._ends
+        table = self._rows, self._changed, self._index, self._links, self._ends
         return bool(loops.entities.forget(float(key), *table))
 
     def _in_order(self) -> NDArray[np.int64]:
@@ -405,25 +411,31 @@ class EntityTable:
 
     def _lay(self, rows: Floats) -> None:
         """Have such rows, from the coldest on."""
-        most = self.max_entities
-        self._ends[EVICTED] += max(0, len(rows) - most)
-        self._ends[USED] = used = min(len(rows), most)
+        used = min(len(rows), self.max_entities)
+        self._ends[EVICTED] += len(rows) - used
+        self._place(rows[len(rows) - used :], np.arange(used))
+
+    def _place(self, rows: Floats, order: NDArray[np.int64]) -> None:
+        """Have such rows in their places, and in this order, the coldest first."""
+        most, used = self.max_entities, len(rows)
+        self._ends[USED] = used
         room = max(min(_FIRST_ROWS, most), min(most, 1 << max(0, used - 1).bit_length()))
         self._rows = np.zeros((room, rows.shape[1]))
-        self._rows[:used] = rows[len(rows) - used :]
-        self._chain()
+        self._rows[:used] = rows
+        self._chain(order)
 
     # States
 
     def state(self) -> State:
         """Everything needed to go on exactly from here."""
-        places, head, rows = self._in_order(), self._head, self._rows
-        statistics = rows[:, head:].reshape(len(rows), len(self._names), self._block)
-        arrays = {"keys": rows[places, KEY], "counts": rows[places, COUNT]}
-        arrays |= {"times": rows[places, TIME : LABEL_TIME + 1], "recent": rows[places, HEAD:head]}
-        parts = np.split(statistics, np.arange(1, 4) * (len(self.spans) + 1), axis=2)
-        names = "weights", "means", "variances", "last"
-        arrays |= {name: part[places] for name, part in zip(names, parts, strict=True)}
+        return self._state(self._rows[: len(self)].copy())
+
+    def lent_state(self) -> State:
+        """Return `state()` for whoever writes it down before this learns again: rows are lent."""
+        lent = self._state(self._rows[: len(self)])
+        return replace(lent, changed={"rows": self._changed})
+
+    def _state(self, rows: Floats) -> State:
         header: dict[str, Any] = {
             "type": self.TYPE,
             "name": self.name,
@@ -434,6 +446,7 @@ class EntityTable:
         }
         own = {"spans": self._spans, "now": np.array([self.now]), "sources": self._sources}
         own["population"] = self._population
+        arrays = {"rows": rows, "order": self._in_order()}
         return State(header, {**arrays, **{name: one.copy() for name, one in own.items()}})
 
     @classmethod
@@ -442,9 +455,10 @@ class EntityTable:
         header: Any = state.expect(cls.TYPE).header
         with reading(_OWNER):
             names = [str(name) for name in listed(header, "names", _OWNER)]
-            arrays, _ = taken(_DECLARED, state.arrays, {"one": 1, "statistics": len(names)}, _OWNER)
+            known = {"one": 1, "statistics": len(names)}
+            arrays, sizes = taken(_DECLARED, state.arrays, known, _OWNER)
             most = count(header, "max_entities", _OWNER, least=1)
-            sources, rows = arrays["sources"], arrays["keys"]
+            sources, rows, order = arrays["sources"], arrays["rows"], arrays["order"]
             is_classes = flag(header, "classes", _OWNER)
             try:
                 table = cls(
@@ -458,17 +472,28 @@ class EntityTable:
                 raise StateError(f"{_OWNER} cannot have these options: {error}") from error
             if not _are_sources(sources.tolist(), is_classes):
                 raise StateError(f"array 'sources' of {_OWNER} is not of statistics in their order")
-            if len(rows) > most or len(np.unique(rows)) < len(rows):
-                raise StateError(f"array 'keys' of {_OWNER} has one twice, or too many")
+            if rows.shape[1] != table._rows.shape[1]:
+                raise StateError(f"array 'rows' of {_OWNER} has not the numbers of its statistics")
+            taken(_OF_ROWS, table._parts(rows), sizes, _OWNER)
+            if len(rows) > most or len(np.unique(rows[:, KEY])) < len(rows):
+                raise StateError(f"array 'rows' of {_OWNER} has an entity twice, or too many")
+            if not np.array_equal(np.sort(order), np.arange(len(rows))):
+                raise StateError(f"array 'order' of {_OWNER} has not each row once")
             table._ends[EVICTED] = count(header, "evicted", _OWNER)
         within(np.delete(arrays["population"], 1, axis=1), NON_NEGATIVE, "population", _OWNER)
-        parts = [arrays[name] for name in ("weights", "means", "variances", "last")]
-        statistics = np.concatenate(parts, axis=2).reshape(len(rows), len(names) * table._block)
-        head = rows, arrays["counts"], arrays["times"], arrays["recent"]
-        table._lay(np.column_stack([*head, statistics]))
+        table._place(rows, order)
         table._population = arrays["population"].copy()
         table.now = float(arrays["now"][0])
         return table
+
+    def _parts(self, rows: Floats) -> dict[str, Floats]:
+        """Return what rows hold, by names."""
+        head, wide = self._head, len(self.spans) + 1
+        statistics = rows[:, head:].reshape(len(rows), len(self._names), self._block)
+        found = {"keys": rows[:, KEY], "counts": rows[:, COUNT], "recent": rows[:, HEAD:head]}
+        found["times"] = rows[:, TIME : LABEL_TIME + 1]
+        parts = np.split(statistics, np.arange(1, 4) * wide, axis=2)
+        return found | dict(zip(("weights", "means", "variances", "last"), parts, strict=True))
 
     # Merging
 
@@ -567,18 +592,22 @@ _VALUES = Domain(least=-LARGEST, most=LARGEST)
 _VALUES_OR_NONE = Domain(least=-LARGEST, most=LARGEST, missing=True)
 _SUMS = Domain(least=-LARGEST, most=4.0 * LARGEST**2)
 _SQUARES = Domain(least=0.0, most=4.0 * LARGEST**2)
-_OF_ROWS = "rows", "statistics", ("spans", 1)
+_BY_SPAN = "rows", "statistics", ("spans", 1)
 _DECLARED = (
     Declared("spans", "float64", ("spans",), Domain(least=math.ulp(0.0), most=LARGEST)),
     Declared("sources", "int64", ("statistics",)),
     Declared("population", "float64", ("statistics", MOMENTS), _SUMS),
     Declared("now", "float64", ("one",), _VALUES_OR_NONE),
+    Declared("rows", "float64", ("rows", "numbers"), ANY),
+    Declared("order", "int64", ("rows",), NON_NEGATIVE),
+)
+_OF_ROWS = (
     Declared("keys", "float64", ("rows",), FINITE),
     Declared("counts", "float64", ("rows",), Domain(least=1.0, most=2.0**53, whole=True)),
     Declared("times", "float64", ("rows", 2), _VALUES_OR_NONE),
     Declared("recent", "float64", ("rows", "spans"), _MANY),
-    Declared("weights", "float64", _OF_ROWS, _MANY),
-    Declared("means", "float64", _OF_ROWS, _VALUES),
-    Declared("variances", "float64", _OF_ROWS, _SQUARES),
+    Declared("weights", "float64", _BY_SPAN, _MANY),
+    Declared("means", "float64", _BY_SPAN, _VALUES),
+    Declared("variances", "float64", _BY_SPAN, _SQUARES),
     Declared("last", "float64", ("rows", "statistics", 1), _VALUES_OR_NONE),
 )

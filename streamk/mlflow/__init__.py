@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from streamk import __version__
-from streamk.engine.checkpoints.files import key_of, sizes
+from streamk.engine.checkpoints.files import key_of, read_bytes, sizes
 from streamk.engine.checkpoints.places import Remote, location
-from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all
+from streamk.engine.checkpoints.reading import Checkpoint, newest_of_all, shared_file
+from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX
 from streamk.errors import InvalidInput
 from streamk.trained import TrainedModel, load
 
@@ -65,13 +66,14 @@ def save_model(
     found = newest_of_all(location(checkpoint), key_of(key))
     model = mlflow.models.Model() if mlflow_model is None else mlflow_model
     with tempfile.TemporaryDirectory() as folder:
-        data = _copy(found, Path(folder))
-        about = {"data": f"data/{data.name}", "streamk_version": __version__, "epoch": found.epoch}
+        data = _copy(found, Path(folder) / found.path.parent.name)
+        where = data.relative_to(folder)
+        about = {"data": f"data/{where}", "streamk_version": __version__, "epoch": found.epoch}
         model.add_flavor(_FLAVOR, **about)
         mlflow.pyfunc.save_model(
             path=os.fspath(path),
             loader_module=__name__,
-            data_path=str(data),
+            data_path=str(data.parent),
             mlflow_model=model,
             **{"pip_requirements": [f"streamk=={__version__}"], **options},
         )
@@ -161,12 +163,16 @@ def _imported() -> Any:
 
 
 def _copy(found: Checkpoint, folder: Path) -> Path:
-    """Copy the files of a checkpoint into a directory of its name."""
+    """Copy the files of a checkpoint into a directory of its name, and those of rows beside it."""
     data = folder / found.path.name
     if isinstance(found.path, Path):
         shutil.copytree(found.path, data)
-        return data
-    data.mkdir()
-    for name in sizes(found.path):
-        (data / name).write_bytes((found.path / name).read())
+    else:
+        data.mkdir(parents=True)
+        for name in sizes(found.path):
+            (data / name).write_bytes((found.path / name).read())
+    for name in found.rows:
+        (folder / SEGMENTS).mkdir(exist_ok=True)
+        copy = folder / SEGMENTS / f"{name}{SUFFIX}"
+        copy.write_bytes(read_bytes(shared_file(found.path, name)))
     return data

@@ -11,6 +11,7 @@ import pytest
 from reference.entities import Entities, of_the_past
 from state_kit import assert_same, reopened
 
+from streamk.backends import COUNT, HEAD, KEY, LABEL_TIME, TIME
 from streamk.errors import InvalidInput, StateError
 from streamk.memory import EntityTable, entity_number
 from streamk.memory.entities import LABEL_CLASSES, span_name
@@ -211,7 +212,8 @@ def test_the_coldest_entity_makes_room() -> None:
             del kept[gone]
         assert len(one) == len(kept)
     assert one.evicted == evicted > 100
-    assert one.state().arrays["keys"].tolist() == list(kept)
+    state = one.state().arrays
+    assert state["rows"][state["order"], KEY].tolist() == list(kept)
     assert reopened(one).evicted == evicted
     assert one.nbytes < 5000
 
@@ -272,6 +274,13 @@ def test_names() -> None:
 # --- states and merging ---------------------------------------------------------------------------
 
 
+def changed(rows: Any, column: int, to: float) -> Any:
+    """Rows with another value in a column of the second one."""
+    found = rows.copy()
+    found[:2, column] = to
+    return found
+
+
 def test_damaged_states_are_refused() -> None:
     one = table(classes=True)
     keys, times, X, y = events()
@@ -281,16 +290,21 @@ def test_damaged_states_are_refused() -> None:
     assert_same(one, reopened(one))
     arrays = state.arrays
     damages: list[dict[str, Any]] = [
-        {"keys": np.zeros(len(one))},
-        {"keys": arrays["keys"][1:]},
-        {"keys": arrays["keys"] * np.nan},
-        {"counts": arrays["counts"] - 1.0},
-        {"times": arrays["times"] * np.inf},
-        {"weights": -arrays["weights"]},
-        {"means": arrays["means"] + 1e200},
-        {"variances": -1.0 - arrays["variances"]},
-        {"last": arrays["last"][:, :-1]},
-        {"recent": arrays["recent"][:, :1]},
+        *(
+            {"rows": changed(arrays["rows"], column, to)}
+            for column, to in (
+                *((KEY, 0.0), (KEY, np.nan), (COUNT, 0.0), (COUNT, 1.5), (TIME, np.inf)),
+                *((LABEL_TIME, -np.inf), (HEAD, -1.0), (HEAD + 1, np.nan), (-10, -1.0)),
+                *((-7, 1e200), (-4, -1.0), (-1, np.inf)),
+            )
+        ),
+        {"rows": arrays["rows"][1:]},
+        {"rows": arrays["rows"][:, 1:]},
+        {"rows": arrays["rows"][:, 0]},
+        {"order": arrays["order"][1:]},
+        {"order": np.zeros_like(arrays["order"])},
+        {"order": arrays["order"] + 1},
+        {"order": arrays["order"] - 1},
         {"population": -1.0 - arrays["population"]},
         {"sources": arrays["sources"][::-1].copy()},
         {"sources": arrays["sources"] - 1},
@@ -335,8 +349,9 @@ def test_merging_takes_the_row_that_knows_more() -> None:
         assert kept is not None
         for name, value in kept.items():
             assert repr(found[name]) == repr(value), name
-    np.testing.assert_array_equal(other.state().arrays["means"], there.arrays["means"])
-    latest = one.state().arrays["times"][:, 0]
+    np.testing.assert_array_equal(other.state().arrays["rows"], there.arrays["rows"])
+    state = one.state().arrays
+    latest = state["rows"][state["order"], TIME]
     assert (np.diff(latest[~np.isnan(latest)]) >= 0).all()
     assert_same(one, reopened(one))
     again = reopened(one)

@@ -7,7 +7,8 @@ value. Decays are those until the row's own times; who reads or writes at anothe
 
 A place of `index` is 0, or 31 bits of a key's hash and, in the lower half, the row and 1: a table
 of open addresses, of a power of two, at most half of which are in use. `links` (rows, 2) chain the
-rows from the one that was seen longest ago to the latest.
+rows from the one that was seen longest ago to the latest. `changed` (rows,) becomes 1
+of each row that is written.
 """
 
 from __future__ import annotations
@@ -272,7 +273,7 @@ def _advance(row: Any, which: Any, time: Any, rows: Any) -> None:
 @short
 def follow(
     keys: Any, times: Any, X: Any, y: Any, learns: bool, sources: Any, spans: Any, rows: Any,
-    index: Any, links: Any, ends: Any, population: Any, out: Any,
+    changed: Any, index: Any, links: Any, ends: Any, population: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Write the columns of events one by one, and take each in after that if `learns`.
 
@@ -299,6 +300,7 @@ def follow(
         elif row != ends[NEWEST]:
             _unchain(row, links, ends)
             _chain(row, links, ends)
+        changed[row] = 1
         rows[row, COUNT] += 1.0
         for s in range(len(spans)):
             rows[row, HEAD + s] = rows[row, HEAD + s] * own[s + 1] + 1.0
@@ -313,14 +315,16 @@ def follow(
 
 @short
 def learn_labels(
-    keys: Any, times: Any, y: Any, sources: Any, spans: Any, rows: Any, index: Any, population: Any
-) -> None:
+    keys: Any, times: Any, y: Any, sources: Any, spans: Any, rows: Any, changed: Any, index: Any,
+    population: Any,
+) -> None:  # fmt: skip
     """Take in labels that come at such times; of entities that have no row there is nothing."""
     labels, X = np.empty(len(spans) + 1), np.empty((1, 1))
     for i in range(len(keys)):
         place = -1 if math.isnan(keys[i]) or math.isnan(y[i]) else _find(keys[i], rows, index)
         if place >= 0:
             row = (index[place] & _HALF) - 1
+            changed[row] = 1
             _decay(times[i], rows[row, LABEL_TIME], spans, labels)
             head = HEAD + len(spans)
             _take(row, i, True, X, y, sources, labels, rows, population, head)
@@ -335,7 +339,7 @@ def find(key: float, rows: Any, index: Any) -> Any:
 
 
 @short
-def forget(key: float, rows: Any, index: Any, links: Any, ends: Any) -> Any:
+def forget(key: float, rows: Any, changed: Any, index: Any, links: Any, ends: Any) -> Any:
     """Remove an entity, in whose row the last one comes; return whether there was one."""
     place = _find(key, rows, index)
     if place < 0:
@@ -347,6 +351,7 @@ def forget(key: float, rows: Any, index: Any, links: Any, ends: Any) -> Any:
     last = ends[USED]
     if row != last:
         index[_find(rows[last, KEY], rows, index)] += row - last
+        changed[row] = 1
         for j in range(rows.shape[1]):
             rows[row, j] = rows[last, j]
         older, newer = links[last, 0], links[last, 1]

@@ -9,11 +9,13 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from streamk.engine.checkpoints.files import MANIFEST, Key, Untrusted, read_manifest, reading, sizes
 from streamk.engine.checkpoints.places import Location, Remote, location
+from streamk.engine.checkpoints.row_files import named_rows, with_rows
 from streamk.engine.checkpoints.segment_files import SEGMENTS, SUFFIX, is_name, read_segment
 from streamk.errors import InvalidInput, StateError
 from streamk.packing import header_bytes, places, unpack
@@ -32,6 +34,7 @@ __all__ = [
     "read_checkpoint",
     "segment_bytes",
     "segments_of",
+    "shared_file",
 ]
 
 MODEL = "model.safetensors"
@@ -61,6 +64,8 @@ class Checkpoint:
         Events that wait for their labels.
     written : float
         When it was written, in seconds since 1970, by the clock of who wrote it.
+    rows : frozenset of str
+        Names of the files of its rows, see `streamk.engine.checkpoints.row_files`.
     """
 
     path: Location
@@ -71,10 +76,17 @@ class Checkpoint:
     held: State | None = None
     written: float = 0.0
 
+    rows: frozenset[str] = frozenset()
+
     @property
     def segments(self) -> frozenset[str]:
-        """Names of the files that it shares with other checkpoints, see `SegmentFiles`."""
+        """Names of the files of held events that it shares with others, see `SegmentFiles`."""
         return frozenset() if self.held is None else segments_of(self.held.header)
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Names of all files that it shares with other checkpoints."""
+        return self.segments | self.rows
 
 
 def check_segments(found: Checkpoint) -> None:
@@ -88,13 +100,18 @@ def check_segments(found: Checkpoint) -> None:
         If an object store is away.
     """
     for name in sorted(found.segments):
-        read_segment(found.path.parent / SEGMENTS / f"{name}{SUFFIX}", name)
+        read_segment(shared_file(found.path, name), name)
+
+
+def shared_file(path: Location, name: str) -> Location:
+    """Return where a file lies that the checkpoint there shares with others."""
+    return path.parent / SEGMENTS / f"{name}{SUFFIX}"
 
 
 def segment_bytes(found: Checkpoint) -> int:
     """Return the bytes of the files that a checkpoint shares with others, as `check_segments`."""
-    listed = sizes(found.path.parent / SEGMENTS) if found.segments else {}
-    return sum(listed.get(f"{name}{SUFFIX}") or 0 for name in found.segments)
+    listed = sizes(found.path.parent / SEGMENTS) if found.shared else {}
+    return sum(listed.get(f"{name}{SUFFIX}") or 0 for name in found.shared)
 
 
 def segments_of(held: Any) -> frozenset[str]:
@@ -142,11 +159,15 @@ def read_checkpoint(path: str | os.PathLike[str] | Remote, key: Key | None = Non
         )
     _check_files(path, found, wanted, wanted)
     state = _read_state(path / MODEL, manifest["model"], expected[MODEL])
+    if "rows" in manifest:
+        files = partial(shared_file, path)
+        state = with_rows(state, manifest["rows"], lambda name: read_segment(files(name), name))
     held = None
     if "held" in manifest:
         held = _read_state(path / HELD, manifest["held"], expected[HELD])
     epoch, body, signed = manifest["epoch"], manifest["engine"], "hmac" in manifest
-    return Checkpoint(path, epoch, body, state, signed, held, _written(path, manifest))
+    written, rows = _written(path, manifest), named_rows(manifest)
+    return Checkpoint(path, epoch, body, state, signed, held, written, rows)
 
 
 def _written(path: Location, manifest: Mapping[str, Any]) -> float:

@@ -6,7 +6,8 @@ Each lies in a directory, or its like in an object store, whose name is its numb
     00000007/held.safetensors   events that wait for labels, where these come late
     00000007/manifest.json      everything else, with the SHA-256 of the other files
 
-Events that wait for long are in files that never change and that the checkpoints share, see
+Events that wait for long, and rows of large tables (`streamk.engine.checkpoints.row_files`), are in
+files that never change and that the checkpoints share, see
 `streamk.engine.checkpoints.segment_files`; a checkpoint has their names, which are their digests.
 
 It holds no code: reading one runs none, and a file that is missing, cut short, changed in a single
@@ -41,6 +42,7 @@ from streamk.engine.checkpoints.reading import (
     newest_checkpoint,
     segments_of,
 )
+from streamk.engine.checkpoints.row_files import RowFiles, named_rows
 from streamk.engine.checkpoints.segment_files import SegmentFiles
 from streamk.engine.order.sequence import Pass
 from streamk.errors import EngineError, StateError
@@ -91,6 +93,7 @@ class Store(ABC):
         self.directory: Location = directory
         self.key = key
         self.epoch = 0
+        self._row_files: RowFiles | None = None
         self._named: dict[int, frozenset[str]] = {}
         """The shared files of checkpoints that were opened or saved."""
 
@@ -116,7 +119,7 @@ class Store(ABC):
                 f"{found.path} is signed, and what this run writes would not be; go on with the"
                 " same --state-key, or begin in another checkpoint directory"
             )
-        self._named[found.epoch] = found.segments
+        self._named[found.epoch] = found.shared
         self._go_on(found.epoch)
         return found
 
@@ -189,7 +192,13 @@ class Store(ABC):
             epoch = self._next_epoch()
         path = self.path / f"{epoch:08d}"
         try:
-            files = {MODEL: packed(model.arrays)}
+            arrays, rows = self._rows.write(model)
+        except Fenced:
+            raise
+        except EngineError as error:
+            raise NotSaved(f"{error}{comfort}") from error
+        try:
+            files = {MODEL: packed(arrays)}
             if held is not None:
                 files[HELD] = packed(held.arrays)
         except StateError as error:
@@ -198,18 +207,27 @@ class Store(ABC):
             **self._entry(epoch),
             "files": {name: _digest(parts) for name, parts in files.items()},
             "model": model.header,
+            **({"rows": rows} if rows else {}),
             **({} if held is None else {"held": held.header}),
             "engine": dict(body),
         }
         written = sealed(manifest, self.key)
-        names = frozenset() if held is None else segments_of(held.header)
+        names = named_rows(manifest) | segments_of(manifest.get("held"))
         with writing(path, comfort, NotSaved):
             self._share(names)
             self._write(epoch, {**files, MANIFEST: [written]})
             self._named[epoch] = names
             self._go_on(epoch)
             self._prune()
+        for name in named_rows(manifest):
+            self.segments.drop(name)
         return epoch
+
+    @property
+    def _rows(self) -> RowFiles:
+        if self._row_files is None:
+            self._row_files = RowFiles(self.segments)
+        return self._row_files
 
     @abstractmethod
     def write_passes(self, passes: Iterable[Pass]) -> None:
@@ -244,7 +262,7 @@ class Store(ABC):
                 manifest = read_manifest(path / MANIFEST, None)
             except StateError:
                 return frozenset()
-            self._named[epoch] = segments_of(manifest.get("held"))
+            self._named[epoch] = segments_of(manifest.get("held")) | named_rows(manifest)
         return self._named[epoch]
 
     @abstractmethod
