@@ -61,16 +61,19 @@ def test_actors_give_the_bits_of_shards_in_this_process(
         np.testing.assert_array_equal(outputs(shards), expected)
 
 
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_actor_may_die_at_any_call(
-    fake: Fake, when: str, monkeypatch: pytest.MonkeyPatch
+    fake: Fake, when: str, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By day at the first call of each kind, the last of all, and each so many."""
     monkeypatch.setattr(centered, "BYTES", 1)
     ray = fake()
     expected = outputs(ActorShards(2))
-    calls = len(ray.calls)
-    assert calls > 50
-    for fatal in range(calls):
+    calls = ray.calls
+    assert len(calls) > 50
+    firsts = {calls.index(one) for one in {*calls}}
+    for fatal in sorted({*firsts, *range(0, len(calls), step), len(calls) - 1}):
         fake(lambda number, _, fatal=fatal: when if number == fatal else "")
         shards = ActorShards(2)
         np.testing.assert_array_equal(outputs(shards), expected)
