@@ -49,6 +49,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         store: Any = DirectoryStore(tmp_path, alone=True)
     else:
         pytest.importorskip("fsspec", reason="pip install 'streamk[object-store]'")
+        from fsspec.implementations.memory import MemoryFileSystem
+
         from streamk.object_store.store import ObjectPath, ObjectStore
 
         store = ObjectStore(ObjectPath(f"memory://{tmp_path}"))
@@ -56,6 +58,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         assert store.own()
     yield store
     store.close()
+    if not isinstance(store, DirectoryStore):
+        MemoryFileSystem.store.clear()
 
 
 def saved(store: Any, table: EntityTable) -> None:
