@@ -76,7 +76,7 @@ NAMES = ["F1=c", "ROCAUC=c", "MCC=a", "Recall=nobody", "CohenKappa", "MacroF1", 
 
 @pytest.mark.parametrize("window", [1, 100])
 def test_metrics_do_not_depend_on_calls_and_go_on_where_they_stopped(window: int) -> None:
-    n = 30_000
+    n = 10_000
     stream = classes_stream(n, "abcde")
     one = fed(Metrics(classification=True, window=window, names=NAMES), stream, [n])
     other = fed(Metrics(classification=True, window=window, names=NAMES), stream, some_cuts(n, 1))

@@ -12,6 +12,7 @@ from engine_kit import events, learned
 import streamk
 from streamk import mlflow as flavour
 from streamk.contest import Contest
+from streamk.engine.checkpoints import row_files
 from streamk.errors import InvalidInput, StateError
 from streamk.learners import MultiKernel, create
 
@@ -50,6 +51,16 @@ def test_a_saved_model_answers_as_the_checkpoint(mlflow: Any, tmp_path: Path) ->
     assert generic.metadata.metadata == {"team": "clicks"}
     assert not list(path.rglob("*.pkl"))
     assert f"streamk=={streamk.__version__}" in (path / "requirements.txt").read_text()
+
+
+@pytest.mark.usefixtures("mlflow")
+def test_rows_of_large_tables_are_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_files, "LEAST", 1)
+    state, path = job(tmp_path / "state", entity=("c",)), tmp_path / "model"
+    flavour.save_model(state, path)
+    assert list(path.glob("data/*/held/*"))
+    expected = streamk.load(state)
+    assert flavour.load_model(str(path)).predict_many(ASKED) == expected.predict_many(ASKED)
 
 
 def test_a_frame_has_missing_values(mlflow: Any, tmp_path: Path) -> None:
