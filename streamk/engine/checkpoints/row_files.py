@@ -37,7 +37,7 @@ Places = NDArray[np.int64]
 
 @dataclass
 class _Written:
-    """Where the rows of an array are: a file's number in the upper bits, and the row in it.
+    """Places of the rows of an array: a file's number in the upper bits, and the row in it.
 
     `files` has by their numbers, which rise, the names and how many rows they have.
     """
@@ -49,7 +49,7 @@ class _Written:
 
 
 class RowFiles:
-    """What one job has written of such arrays, into these files."""
+    """Such arrays, as one job has written them into these files."""
 
     def __init__(self, files: SegmentFiles) -> None:
         self._files = files
