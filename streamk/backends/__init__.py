@@ -44,6 +44,8 @@ LINE = 64
 """Bytes that memory comes in."""
 GROUP = 2 * LANES
 """Points that lie in lanes together where points are many."""
+LATE = 8
+"""Events learned between the prediction of an event and its learning from which on that is late."""
 
 
 class Law(IntEnum):

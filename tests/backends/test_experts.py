@@ -363,8 +363,9 @@ def test_opinions_have_bounds(task):
     assert L.max() <= high + 1e-5
 
 
+@pytest.mark.parametrize("part", [1.0, 0.1])
 @pytest.mark.parametrize("task", TASKS)
-def test_products_learn_along_gradients_and_by_newton_steps(task):
+def test_products_learn_along_gradients_and_by_newton_steps(task, part):
     rng = np.random.default_rng(9)
     number, outputs, experts, forget, start = TASKS[task], OUTPUTS[task], 6, 0.99, 0.1
     w, v = np.full(experts, 1 / experts), np.full(experts, 1 / experts)
@@ -393,10 +394,10 @@ def test_products_learn_along_gradients_and_by_newton_steps(task):
                 plain_w -= 2e-3 * residual * g / (1e-3 + g @ g if task == "numbers" else 1.0)
             else:
                 grown = np.trace(P) >= experts * start  # then P is not divided by the discount
-                two_stage.newton_step(v, P, g, residual, forget, start, room)
-                G = forget * G + np.outer(g, g)
-                G = G / forget if grown else G
-                plain_v -= residual * np.linalg.solve(G, g)
+                two_stage.newton_step(v, P, g.copy(), residual, forget, start, room, part)
+                G = forget**part * G + part * np.outer(g, g)
+                G = G / forget**part if grown else G
+                plain_v -= part * residual * np.linalg.solve(G, g)
     close(w, plain_w, 1e-6)
     close(v, plain_v, 1e-6)
     close(P @ G, np.eye(experts), 1e-6)
@@ -516,7 +517,7 @@ def test_newton_steps_outlast_rounding(damaged: bool) -> None:
         g = mix @ directions
         if damaged and n % 2_500 == 2_499:
             P[...], small[...] = -P, -small
-        two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
+        two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room, 1.0)
         newton.newton_gain(g.astype(np.float32), small, np.float32(0.999), step)
         assert np.isfinite(w).all()
         assert np.isfinite(step).all()
@@ -533,7 +534,7 @@ def test_inverses_stay_symmetric(n: int) -> None:
     P, w, room = np.eye(n) * 0.1, np.zeros(n), np.zeros(n)
     small, step = np.eye(n, dtype=np.float32), np.zeros(n, np.float32)
     for g in rng.normal(size=(5_000, n)):
-        two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room)
+        two_stage.newton_step(w, P, g, 0.01, 0.999, 0.1, room, 1.0)
         newton.newton_gain(g.astype(np.float32), small, np.float32(0.999), step)
     np.testing.assert_array_equal(P, P.T)
     np.testing.assert_array_equal(small, small.T)

@@ -52,7 +52,8 @@ def test_what_is_kept_is_not_a_view_of_more() -> None:
     X, _ = stream("two", 5000, seed=3)
     model.decision_many(X)
     held = {id(a if a.base is None else a.base): (a if a.base is None else a.base).nbytes
-            for kept in model._mixture.pending._kept.values() for a in kept}  # fmt: skip
+            for kept in model._mixture.pending._kept.values()
+            for a in (kept.scores, kept.known)}  # fmt: skip
     assert sum(held.values()) <= 10_000
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
+from streamk.backends import LATE
 from streamk.declared import Domain, count, flag, listed, number, reading
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
@@ -52,8 +53,6 @@ makes look better is not."""
 _COMPARED, _LEAST = 2, 1_024
 """Ratio of the events that metrics are compared by and those of the solution in use, which are
 taken for so many, at least: where more of them did not pay, few are compared."""
-_LATE = 8.0
-"""Events between prediction and learning from which on labels come late."""
 _OF_LAGS = 1 / 32
 """Rate of their mean."""
 _GROWTH = 3
@@ -486,7 +485,7 @@ class FeatureMachine(Supervised):
         events = TrainingEvents(X, y, targets, self.classes, self._task, seed)
         known = self._function
         recipe = replace(self._recipe, errors=known.errors, known=known.solved_with)
-        recipe = replace(recipe, compared=self._compared, lag=self.lag if self.lag >= _LATE else 0)
+        recipe = replace(recipe, compared=self._compared, lag=self.lag if self.lag >= LATE else 0)
         if self._schedule.is_family_fixed:
             recipe = replace(recipe, is_family_fixed=True, most=_GROWTH * known.n_solved)
         at = self.n_events + self._schedule.delay(len(y))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from streamk.backends import BINARY, NUMBERS
+from streamk.backends import BINARY, LATE, NUMBERS
 from streamk.backends.jit.compiling import call, fast
 from streamk.backends.numba_backend.experts import expert_predictions, slot, two_stage, view
 from streamk.backends.pool_arrays import FLAGGED_BANKS
@@ -276,41 +276,19 @@ def _load(table: Any, forecast: Any, one: Any, row: Any) -> None:
     two_stage.to_scores(table[slot.TASK], one.mixed, one.mixer_scores)
 
 
-LATE = 8
-"""Events learned between the prediction of an event and its learning from which on that is late."""
-_LATE_MEMORY, _UNSEEN = 0.999, 64.0
-"""Discount of what is known of late labels' errors; and the events for which these count as equal,
-until more are known."""
-_LAST, _COUNT, _SQUARES, _PRODUCTS = range(4)
-"""Places: the last error; then as discounted sums events, squares, and products of neighbours."""
-
-
 @fast
 def weight_of(table: Any, forecast: Any, y: Any) -> Any:
-    """Return how much an event counts to the mixing: 1, or less where its label comes late.
-
-    Errors of neighbouring forecasts then go together, as each is made without the labels of those
-    before it. With a correlation of r, n of them tell as much as ``n (1 - r) / (1 + r)`` that are
-    independent, and no less than n over the lag.
-    """
-    lag = table[slot.LAG]
-    if lag < LATE:
+    """Return how much an event counts to the mixing: 1, or less where its label comes late."""
+    if table[slot.LAG] < LATE:
         return 1.0
-    known, out = view.late_errors(table), forecast[len(forecast) - 1]
+    out, top = forecast[len(forecast) - 1], 0
     error = float(out[0]) - y
     if len(out) > 1:  # how much too sure of its class it was
-        top = 0
         for k in range(1, len(out)):
             if out[k] > out[top]:
                 top = k
         error = float(out[top]) - (1.0 if top == int(y) else 0.0)
-    known[_COUNT] = _LATE_MEMORY * known[_COUNT] + 1.0
-    known[_SQUARES] = _LATE_MEMORY * known[_SQUARES] + error * error
-    known[_PRODUCTS] = _LATE_MEMORY * known[_PRODUCTS] + error * known[_LAST]
-    known[_LAST] = error
-    n, r = known[_COUNT], max(0.0, known[_PRODUCTS]) / max(known[_SQUARES], 1e-30)
-    r = (n * min(r, 1.0) + _UNSEEN) / (n + _UNSEEN)
-    return max(1.0 / lag, (1.0 - r) / (1.0 + r))
+    return two_stage.late_weight(view.late_errors(table), error, table[slot.LAG])
 
 
 @fast
@@ -377,7 +355,8 @@ def _learn_products(table: Any, one: Any, L: Any, y: Any, weight: Any) -> None:
         residual = _direction(table, L, one.mixed[first + i], y, g)
         w, P = one.products[i], one.inverses[i]
         if starts[i] > 0.0:
-            _step(w, P, g, residual, forgets[i], starts[i], room[: len(L)], weight)
+            forget, start = forgets[i], starts[i]
+            two_stage.newton_step(w, P, g, residual, forget, start, room[: len(L)], weight)
         else:
             two_stage.gradient_step(w, g, residual, rates[i], numbers)
 
@@ -398,20 +377,8 @@ def _learn_last_product(table: Any, one: Any, y: Any, weight: Any) -> None:
         prediction,
     )
     residual = _direction(table, one.mixer_scores, prediction, y, g)
-    _step(one.last_product, one.last_inverse, g, residual, LAST_FORGET, LAST_START, room, weight)
-
-
-@fast
-def _step(
-    w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, room: Any, weight: Any
-) -> None:
-    """Do `newton_step` by an event of a weight."""
-    if weight < 1.0:
-        root, forget = math.sqrt(weight), forget**weight
-        residual *= root
-        for e in range(len(g)):
-            g[e] *= root
-    two_stage.newton_step(w, P, g, residual, forget, start, room)
+    w, P = one.last_product, one.last_inverse
+    two_stage.newton_step(w, P, g, residual, LAST_FORGET, LAST_START, room, weight)
 
 
 @fast

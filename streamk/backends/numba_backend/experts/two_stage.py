@@ -172,6 +172,38 @@ def likelihoods(task: Any, predictions: Any, y: Any, how: Any, out: Any) -> None
         out[e] = likelihood(task, predictions[e], y, how)
 
 
+_LATE_MEMORY, _UNSEEN = 0.999, 64.0
+"""Discount of what is known of late labels' errors; and the events for which these count as equal,
+until more are known."""
+_LAST, _COUNT, _SQUARES, _PRODUCTS = range(4)
+"""Places: the last error; then as discounted sums events, squares, and products of neighbours."""
+
+
+@fast
+def late_weight(known: Any, error: Any, lag: Any) -> Any:
+    """Take in the error of a forecast, and return how much an event counts whose label comes late.
+
+    Errors of neighbouring forecasts go together where each is made without the labels of those
+    before it. With a correlation of r, n of them tell as much as ``n (1 - r) / (1 + r)`` that are
+    independent (Bartlett 1935), and no less than n over the lag.
+
+    Parameters
+    ----------
+    known : float64 array of shape (4,)
+        Of the errors before: all of its state.
+    error : float
+    lag : int
+        Events learned between the prediction and now.
+    """
+    known[_COUNT] = _LATE_MEMORY * known[_COUNT] + 1.0
+    known[_SQUARES] = _LATE_MEMORY * known[_SQUARES] + error * error
+    known[_PRODUCTS] = _LATE_MEMORY * known[_PRODUCTS] + error * known[_LAST]
+    known[_LAST] = error
+    n, r = known[_COUNT], max(0.0, known[_PRODUCTS]) / max(known[_SQUARES], 1e-30)
+    r = (n * min(r, 1.0) + _UNSEEN) / (n + _UNSEEN)
+    return max(1.0 / lag, (1.0 - r) / (1.0 + r))
+
+
 @fast
 def temper(likely: Any, weight: Any) -> None:
     """Turn exp(-loss) into exp(-weight loss / 4), by which fixed shares move.
@@ -300,11 +332,19 @@ def slopes(task: Any, L: Any, prediction: Any, y: Any, out: Any) -> None:
 
 
 @fast
-def newton_step(w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, room: Any) -> None:
+def newton_step(
+    w: Any, P: Any, g: Any, residual: Any, forget: Any, start: Any, room: Any, weight: Any
+) -> None:
     """Take the direction g into P, the inverse of the sum of ``g g'``, and step along P g.
 
-    P does not grow past its `start`, so that weights without a direction stay where they are.
+    P does not grow past its `start`, so that weights without a direction stay where they are. An
+    event of a weight below 1 is that part of one, and changes g.
     """
+    if weight < 1.0:
+        root, forget = math.sqrt(weight), forget**weight
+        residual *= root
+        for e in range(len(g)):
+            g[e] *= root
     n = len(w)
     combine(g, P, room[:n])  # P is symmetric: sums of its rows fill vectors
     total, trace = 0.0, 0.0

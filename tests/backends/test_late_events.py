@@ -1,0 +1,63 @@
+"""How much an event counts to the mixing where its label comes late."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import njit
+
+from streamk.backends import LATE
+from streamk.backends.numba_backend.experts import two_stage
+from streamk.learners import MultiKernel
+
+
+@njit(error_model="numpy")
+def weights_of(errors, lag):
+    known, out = np.zeros(4), np.empty(len(errors))
+    for n in range(len(errors)):
+        out[n] = two_stage.late_weight(known, errors[n], lag)
+    return out
+
+
+def plain(errors, lag):
+    """Return the weights by sums over all errors before."""
+    out = []
+    for n in range(1, len(errors) + 1):
+        e, age = errors[:n], 0.999 ** np.arange(n - 1, -1, -1)
+        known = age.sum()
+        r = (age[1:] * e[1:] * e[:-1]).sum() / (age * e * e).sum()
+        r = (known * min(max(r, 0.0), 1.0) + 64.0) / (known + 64.0)
+        out.append(max(1.0 / lag, (1.0 - r) / (1.0 + r)))
+    return np.array(out)
+
+
+@pytest.mark.parametrize("together", [1, 4, 24])
+def test_errors_that_go_together_count_less(together: int) -> None:
+    rng = np.random.default_rng(together)
+    noise = rng.normal(size=3_000 + together)
+    errors = np.convolve(noise, np.ones(together), "valid")[:3_000]
+    found = weights_of(errors, 50)
+    np.testing.assert_allclose(found, plain(errors, 50), rtol=1e-9)
+    r = 1.0 - 1.0 / together
+    assert found[:10].max() < 0.1, "until more are known they count as equal"
+    assert found[-500:].mean() == pytest.approx(max(0.02, (1 - r) / (1 + r)), rel=0.25)
+
+
+def test_no_event_counts_less_than_its_part_of_the_lag() -> None:
+    errors = np.ones(2_000)
+    assert weights_of(errors, 10)[-1] == 0.1
+    assert weights_of(-errors * (-1.0) ** np.arange(2_000), 10)[-1] > 0.8
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+@pytest.mark.parametrize("lag", [0, LATE - 1, LATE])
+def test_labels_that_are_not_late_count_in_full(task: str, lag: int) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 3))
+    y = X[:, 0] + X[:, 1] if task == "regression" else (X[:, 0] > 0.0).astype(int) + (X[:, 1] > 0)
+    model = MultiKernel(task=task, seed=1, columns=range(3))
+    for n in range(200):
+        model.predict_held_many(X[n : n + 1], [n])
+        if n >= lag:
+            model.learn_held_many(X[n - lag : n - lag + 1], [y[n - lag]], [n - lag])
+    assert model._mixture.pool.arrays["LATE_ERRORS"].any() == (lag >= LATE)
