@@ -56,8 +56,8 @@ LEARNED: tuple[Declared, ...] = (
     Declared("last_product", "float64", (("MIXERS", -1),), _PRODUCT),
     Declared("last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
     Declared("mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
-    # The last error of a label that came late; discounted sums, see `experts.mixture.weight_of`.
-    Declared("late_errors", "float64", (4,), WIDE),
+    # Errors of labels that come late, see `experts.two_stage.late_weight`.
+    Declared("late_errors", "float64", (5,), WIDE),
     Declared("active", "bool", (FLAGGED_BANKS,), FLAGS),
     # What the lack of each bank would have cost, what was lost, and of how many events; then by how
     # much more that of each external expert would have cost than it has to.

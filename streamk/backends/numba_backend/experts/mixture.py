@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from streamk.backends import BINARY, LATE, NUMBERS
+from streamk.backends import BINARY, NUMBERS
 from streamk.backends.jit.compiling import call, fast
 from streamk.backends.numba_backend.experts import expert_predictions, slot, two_stage, view
 from streamk.backends.pool_arrays import FLAGGED_BANKS
@@ -278,8 +278,9 @@ def _load(table: Any, forecast: Any, one: Any, row: Any) -> None:
 
 @fast
 def weight_of(table: Any, forecast: Any, y: Any) -> Any:
-    """Return how much an event counts to the mixing: 1, or less where its label comes late."""
-    if table[slot.LAG] < LATE:
+    """Return how much an event counts to the mixing: 1, or less where labels come late."""
+    lag, known = table[slot.LAG], view.late_errors(table)
+    if lag == 0 and known[two_stage.LAG] == 0.0:
         return 1.0
     out, top = forecast[len(forecast) - 1], 0
     error = float(out[0]) - y
@@ -288,7 +289,7 @@ def weight_of(table: Any, forecast: Any, y: Any) -> Any:
             if out[k] > out[top]:
                 top = k
         error = float(out[top]) - (1.0 if top == int(y) else 0.0)
-    return two_stage.late_weight(view.late_errors(table), error, table[slot.LAG])
+    return two_stage.late_weight(known, error, lag)
 
 
 @fast

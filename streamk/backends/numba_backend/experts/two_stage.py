@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends import BINARY, CLASSES, NUMBERS
+from streamk.backends import BINARY, CLASSES, LATE, NUMBERS
 from streamk.backends.jit.compiling import fast
 from streamk.backends.jit.lanes import (
     fma,
@@ -172,36 +172,42 @@ def likelihoods(task: Any, predictions: Any, y: Any, how: Any, out: Any) -> None
         out[e] = likelihood(task, predictions[e], y, how)
 
 
-_LATE_MEMORY, _UNSEEN = 0.999, 64.0
-"""Discount of what is known of late labels' errors; and the events for which these count as equal,
-until more are known."""
-_LAST, _COUNT, _SQUARES, _PRODUCTS = range(4)
-"""Places: the last error; then as discounted sums events, squares, and products of neighbours."""
+_LATE_MEMORY, _UNSEEN, _OF_LAGS = 0.999, 64.0, 1 / 32
+"""Discount of what is known of late labels' errors; events for which these count as equal, until
+more are known; and the rate of the mean lag."""
+_LAST, _COUNT, _SQUARES, _PRODUCTS, LAG = range(5)
+"""Places: the last error; as discounted sums events, squares, and products of neighbours; and the
+mean lag."""
 
 
 @fast
 def late_weight(known: Any, error: Any, lag: Any) -> Any:
-    """Take in the error of a forecast, and return how much an event counts whose label comes late.
+    """Take in the error of a forecast, and return how much an event counts where labels come late.
 
-    Errors of neighbouring forecasts go together where each is made without the labels of those
-    before it. With a correlation of r, n of them tell as much as ``n (1 - r) / (1 + r)`` that are
-    independent (Bartlett 1935), and no less than n over the lag.
+    That is where the mean of the last lags is `LATE` at least; elsewhere it is 1. Errors of
+    neighbouring forecasts go together where each is made without the labels of those before it.
+    With a correlation of r, n of them tell as much as ``n (1 - r) / (1 + r)`` that are independent
+    (Bartlett 1935), and no less than n over the mean lag.
 
     Parameters
     ----------
-    known : float64 array of shape (4,)
+    known : float64 array of shape (5,)
         Of the errors before: all of its state.
     error : float
     lag : int
         Events learned between the prediction and now.
     """
+    known[LAG] += (lag - known[LAG]) * _OF_LAGS
+    if known[LAG] < LATE:
+        known[LAG] = known[LAG] if known[LAG] > 1e-3 else 0.0
+        return 1.0
     known[_COUNT] = _LATE_MEMORY * known[_COUNT] + 1.0
     known[_SQUARES] = _LATE_MEMORY * known[_SQUARES] + error * error
     known[_PRODUCTS] = _LATE_MEMORY * known[_PRODUCTS] + error * known[_LAST]
     known[_LAST] = error
     n, r = known[_COUNT], max(0.0, known[_PRODUCTS]) / max(known[_SQUARES], 1e-30)
     r = (n * min(r, 1.0) + _UNSEEN) / (n + _UNSEEN)
-    return max(1.0 / lag, (1.0 - r) / (1.0 + r))
+    return max(1.0 / known[LAG], (1.0 - r) / (1.0 + r))
 
 
 @fast
