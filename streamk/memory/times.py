@@ -15,6 +15,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.backends import LARGEST
 from streamk.memory.seasons import SEASONS, find_spans
 
 Floats = NDArray[np.float64]
@@ -85,6 +86,7 @@ class LabelTimes:
         ago as it takes to be known.
         """
         since = time - self._arrived[-1][0] if self._arrived else math.nan
+        since = max(min(since, LARGEST), -LARGEST)  # NaN stays
         seasonal, changes = [math.nan] * SEASONS, [math.nan] * SEASONS
         for place, span in enumerate(() if math.isnan(since) else self.spans):
             then = time - span * max(1, math.ceil(since / span))

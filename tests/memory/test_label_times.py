@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from streamk.backends import LARGEST
 from streamk.errors import StateError
 from streamk.memory.labels import LabelMemory
 from streamk.memory.seasons import find_spans
@@ -105,6 +107,16 @@ def test_times_that_say_nothing_have_no_seasons(when: float) -> None:
     assert memory.times is not None
     assert memory.times.spans == ()
     assert np.nanmax(found[1:, -len(COLUMNS)], initial=0.0) == 0.0
+
+
+def test_times_as_far_apart_as_may_be_give_a_column_that_may_be() -> None:
+    labels = LabelTimes(8)
+    labels.spans = (DAY,)
+    for time, last in itertools.permutations((-LARGEST, 0.0, LARGEST), 2):
+        labels.add(last, 1.0)
+        since = labels.now(time, 0.0)[0]
+        assert abs(since) <= LARGEST
+        assert since == pytest.approx(np.clip(time - last, -LARGEST, LARGEST))
 
 
 def test_a_damaged_state_is_refused() -> None:
