@@ -12,11 +12,15 @@ from streamk.learners import MultiKernel
 
 
 @njit(error_model="numpy")
-def weights_of(errors, lags):
-    known, out = np.zeros(5), np.empty(len(errors))
+def of_errors(known, errors, lags):
+    out = np.empty(len(errors))
     for n in range(len(errors)):
         out[n] = two_stage.late_weight(known, errors[n], lags[n])
     return out
+
+
+def weights_of(errors, lags):
+    return of_errors(np.zeros(5), errors, lags)
 
 
 def plain(errors, lags):
@@ -77,3 +81,16 @@ def test_labels_that_are_not_late_count_in_full(task: str, lag: int) -> None:
     known = model._mixture.pool.arrays["LATE_ERRORS"]
     assert known[:-1].any() == (lag > LATE)
     assert (known[-1] > 0.0) == (lag > 0)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.25, 500.0])
+def test_errors_of_late_labels_follow_the_unit(factor: float) -> None:
+    errors, lags = np.random.default_rng(2).normal(size=300), np.full(300, 50)
+    pool = MultiKernel(task="regression", seed=1, columns=range(3))._mixture.pool
+    known, expected = np.zeros(5), np.zeros(5)
+    of_errors(known, errors, lags)
+    of_errors(expected, factor * errors, lags)
+    pool.arrays["LATE_ERRORS"][...] = known
+    pool.shift_labels(factor, 0.5)
+    expected[:-1] *= factor > 0.0
+    np.testing.assert_allclose(pool.arrays["LATE_ERRORS"], expected)

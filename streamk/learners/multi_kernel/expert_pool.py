@@ -548,6 +548,8 @@ class ExpertPool(PoolTable):
                 array[..., -1:] += more
         if "TRACKED" in a:
             a["TRACKED"] *= factor
+        # An error, how many there were, squares, products; with a factor of 0 none is known.
+        a["LATE_ERRORS"][:-1] *= (factor, float(factor != 0.0), factor * factor, factor * factor)
         coefficients = binning_tables.coefficients(a, self.outputs)
         coefficients *= by
         wealth = (a["LINEAR_GAINS"] + np.float32(1.0)) * by
