@@ -73,6 +73,30 @@ def test_any_cut_has_the_same_lags() -> None:
     np.testing.assert_array_equal(parts.decision_many(X[:50]), whole.decision_many(X[:50]))
 
 
+def test_a_lag_that_has_faded_is_none_at_the_same_event_of_any_cut() -> None:
+    X, y = season(380)
+    lags = np.r_[np.full(50, 20), np.zeros(320, np.int64), np.full(10, 30)]
+    whole, single = machine(first=1_000), machine(first=1_000)
+    whole.lags = lags
+    whole.learn_many(X, y)
+    for n in range(380):
+        single.lags = lags[n : n + 1]
+        single.learn_many(X[n : n + 1], y[n : n + 1])
+    assert single.lag == whole.lag
+
+
+@pytest.mark.parametrize("lag", [None, 0, 40])
+def test_events_of_another_one_do_not_tell_how_late_labels_come(lag: int | None) -> None:
+    X, y = season(600)
+    other = learned(40, 300)
+    one = machine() if lag is None else learned(lag, 300)
+    one.merge(FeatureMachine.from_state(other.state()))
+    assert one.lags is None
+    assert one.lag == (40 if lag is None else lag)
+    one.learn_many(X, y)
+    assert one.lag < LATE
+
+
 def test_what_is_held_back_is_as_late_as_forecasts_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """The labels right before those held back would tell what no forecast knows."""
     seen: list[tuple[int, int]] = []

@@ -372,8 +372,8 @@ class FeatureMachine(Supervised):
         for lag in lags:
             if lag >= 0:
                 self.lag += (lag - self.lag) * (_OF_LAGS if self.lag >= 0.0 else 1.0)
-        if 0.0 < self.lag < 1e-3:
-            self.lag = 0.0
+            if 0.0 < self.lag < 1e-3:
+                self.lag = 0.0
 
     def _count(self) -> None:
         """Count the operations of a window, and solve for no more events if there are none left."""
@@ -659,14 +659,16 @@ class FeatureMachine(Supervised):
         If this one has learned nothing since, it becomes the other. Else it learns the last events
         of the other, as many as its buffer has.
         """
-        merge_by_events(self, other, common_events, _last_events_of)
+
+        def last_events_of(other: Self, events: int) -> tuple[Numbers, Numbers]:
+            X, y = other.last_events(events)
+            self.lags = np.full(len(y), -1) if len(y) else None
+            return X.reshape(len(y), -1 if len(y) else len(other.columns or ())), y
+
+        if self.lag < 0.0:
+            self.lag = other.lag
+        merge_by_events(self, other, common_events, last_events_of)
         self._act_if_due()
-
-
-def _last_events_of(other: FeatureMachine, events: int) -> tuple[Numbers, Numbers]:
-    """Return the last events that another learner keeps, and their labels."""
-    X, y = other.last_events(events)
-    return X.reshape(len(y), -1 if len(y) else len(other.columns or ())), y
 
 
 _OWNER = "this 'feature-machine' state"
