@@ -6,7 +6,7 @@ What is read is the table to the last bit, after any changes of it and any failu
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,41 @@ def named(store: Any) -> set[str]:
 
 def kept(store: Any) -> list[int]:
     return [n for n in epochs(store.path) if MODEL in sizes(store.path / f"{n:08d}")]
+
+
+def grown(n: int) -> EntityTable:
+    table = EntityTable("user", ["a"], spans=[60.0], max_entities=70)
+    see(table, range(n))
+    return table
+
+
+def see(table: EntityTable, keys: Sequence[int]) -> None:
+    table.follow(keys, np.ones(len(keys)), np.ones((len(keys), 1)), np.ones(len(keys)))
+
+
+@pytest.mark.usefixtures("_small")
+def test_each_of_two_stores_has_what_changed_before_the_other_wrote(
+    store: Any, tmp_path: Path
+) -> None:
+    other, table = DirectoryStore(tmp_path / "other", alone=True), grown(30)
+    for turn in range(3):
+        for place, one in enumerate((store, other)):
+            see(table, [turn, 10 * place])
+            saved(one, table)
+            assert_same(found(one), table)
+    other.close()
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_file_that_was_removed_is_written_once_more(tmp_path: Path) -> None:
+    store, table = DirectoryStore(tmp_path, alone=True), grown(30)
+    saved(store, table)
+    for path in (store.path / SEGMENTS).iterdir():
+        path.unlink()
+    see(table, [3])
+    saved(store, table)
+    assert_same(found(store), table)
+    store.close()
 
 
 @pytest.mark.usefixtures("_small")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,12 +80,16 @@ class RowFiles:
         n, width = rows.shape
         one = self._written.get(name)
         # One that was made anew, or is of another model that has taken the name, is another array.
-        if one is None or one.changed is not changed or one.width != width:
+        # Where others have written rows since, these count as unchanged, but are not in files here.
+        last = _WRITERS.get(id(changed))
+        if one is None or one.changed is not changed or one.width != width or last is not self:
+            _WRITERS[id(changed)] = self
             one = self._written[name] = _Written(changed, width, np.empty(0, np.int64), {})
         known = one.places[:n]
         one.places = places = np.full(n, -1)
         places[: len(known)] = np.where(changed[: len(known)], -1, known)
-        for number in _worn(places, one.files):
+        lost = [number for number, (file, _) in one.files.items() if self._files.is_lost(file)]
+        for number in {*_worn(places, one.files), *lost}:
             del one.files[number]
             places[places >> _BITS == number] = -1
         missing, number = np.flatnonzero(places < 0), max(one.files, default=-1) + 1
@@ -95,6 +100,10 @@ class RowFiles:
             changed[some] = 0
             number += 1
         return one
+
+
+_WRITERS: WeakValueDictionary[int, RowFiles] = WeakValueDictionary()
+"""Who wrote rows last, by the id of the array that says which have changed."""
 
 
 def _worn(places: Places, files: Mapping[int, tuple[str, int]]) -> list[int]:

@@ -96,6 +96,16 @@ class SegmentFiles:
         """Return the path of a file."""
         return self._made() / f"{name}{SUFFIX}"
 
+    def is_lost(self, name: str) -> bool:
+        """Return whether a file that was written is gone, but not by `drop`.
+
+        Raises `EngineError` if that cannot be told.
+        """
+        if self._is_temporary or self._path is None:
+            return False
+        with writing(self._path):
+            return not (self._path / f"{name}{SUFFIX}").exists()
+
     def read(self, name: str) -> bytes:
         """Return what a file holds. Raises `StateError` as `read_segment`."""
         return read_segment(self.place(name), name)
