@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.registry import open_source
-from streamk.cli.arguments import Parser, UsageError, checkpoint_place, whole
+from streamk.cli.arguments import Parser, UsageError, checkpoint_place, duration, whole
 from streamk.cli.job import opened
 from streamk.errors import InvalidInput
 from streamk.extensions import find, provided
+from streamk.memory.entities import span_name
 
 DESCRIPTION = """\
 Compile the newest model of a checkpoint into one that predicts in microseconds.
@@ -76,12 +77,18 @@ def _parser() -> Parser:
         add(f"--{name} FILE", provided("about").get(name, ""))
     parser.add_key(add)
     add = parser.group("compiling")
-    add("--horizon SPAN", "of a job with several, the one that is compiled (default: the first)")
+    about = "of a job with several, the one that is compiled (default: the first)"
+    add("--horizon SPAN", about, _horizon)
     add("--budget TIMES", "multiply-adds for an event, over those of a linear model (10)", float)
     add("--max-events N", f"read the first N events ({MOST_EVENTS})", whole(2))
     add("--seed N", "of the random choices (0)", whole(0))
     parser.add_common()
     return parser
+
+
+def _horizon(text: str) -> str:
+    """Return the name that jobs have for a horizon: 1d for 24h."""
+    return span_name(duration(text)) if text[-1:].isalpha() else text
 
 
 def _learner(learner: Any, horizon: str | None) -> Any:

@@ -53,12 +53,14 @@ def test_a_job_of_a_file(source: str, tmp_path: Path) -> None:
     ahead = json.loads(streamk(*asked, cwd=tmp_path)[0])["ahead"]
     assert [one["horizon"] for one in ahead] == ["6h", "1d"]
     assert ahead[0]["interval"] != ahead[1]["interval"]
-    for given, name, other in (((), "6h", "1d"), (("--horizon", "1d"), "1d", "6h")):
+    for given, name, other in (((), "6h", "1d"), (("--horizon", "24h"), "1d", "6h")):
         job = ("compile", "state", source, "--to", f"{name}.safetensors", *given)
         output, _ = streamk(*job, cwd=tmp_path)
         assert f"{name} alone (--horizon takes another one: {other})" in output
     _, told = streamk(*job[:5], "--horizon", "2h", cwd=tmp_path, status=2)
     assert "the horizons of this job are 6h, 1d" in told
+    _, told = streamk(*job[:5], "--horizon", "2x", cwd=tmp_path, status=2)
+    assert "argument --horizon: '2x' is no time span" in told
 
 
 @pytest.mark.parametrize(("given", "names"), [('["1h", 3]', ["1h", "3"]), ("[3]", ["3"])])
