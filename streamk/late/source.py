@@ -342,7 +342,17 @@ class LateReader(RecordReader):
         self._event_keys = FieldReader.of_source(events, (late.key,))
         names = (late.key,) if schema.label is None else (late.key, schema.label)
         self._cells = FieldReader.of_source(labels, names)
-        self.default = self._as_label(late.default)
+        self.default = None if late.default is None else self._read_default(late.default)
+
+    def _read_default(self, value: Any) -> Any:
+        """Return the label by default. Raises `InvalidInput` if it is none of this job."""
+        try:
+            label, why = self._as_label(value), "it reads as a missing one"
+        except Rejected as rejected:
+            label, why = None, rejected.reason
+        if label is None:
+            raise InvalidInput(f"default={value!r} (--label-default) is no label: {why}")
+        return label
 
     def _parts(self, is_label: NDArray[np.bool_]) -> list[tuple[FieldReader, NDArray[Any], bool]]:
         return [(self._event_keys, ~is_label, False), (self._cells, is_label, True)]
