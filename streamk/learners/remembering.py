@@ -748,6 +748,8 @@ def remembering(
     """
     if not entities:
         return model if time is None else _with_clock(model, time)
+    if len(set(entities)) < len(entities):
+        raise InvalidInput(f"entities={tuple(entities)!r} has one twice; leave it out")
     columns = [f"{name}{ENTITY}" for name in entities]
     clock = None if time is None else f"{time}@elapsed"
     for one in model.models.values() or [model]:

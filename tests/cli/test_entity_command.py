@@ -113,6 +113,7 @@ def test_options_that_make_no_sense(folder: Path) -> None:
         (("--entity", "user", "--time", "ts", "--spans", "1w"), "is no time span"),
         (("--entity", "user", "--shards", "2"), "entities and shards exclude each other"),
         (("--entity", "fraud"), "entities='fraud' is the label, too"),
+        (("--entity", "user", "--entity", "user"), "entities=('user', 'user') has one twice"),
     ):
         _, err = streamk(*run, *options, cwd=folder, status=2)
         assert said in err
@@ -131,6 +132,7 @@ def test_options_that_make_no_sense(folder: Path) -> None:
         (("inspect", "state", "--entity", "usr=1"), "did you mean 'user'?; there are user"),
         (("forget", "state", "user=nobody"), "no user 'nobody' is known in state"),
         (("forget", "nowhere", "user=1"), "nowhere"),
+        (("forget", "payments.ndjson", "user=1"), "payments.ndjson holds no checkpoint"),
     ):
         _, err = streamk(*command, cwd=folder, status=2)
         assert said in err

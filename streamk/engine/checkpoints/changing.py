@@ -45,7 +45,8 @@ def change_models(
         If an object store is away.
     """
     with ExitStack() as stack:
-        stores = _stores(directory, key, stack)
+        is_file = isinstance(directory, Path) and directory.is_file()
+        stores = [] if is_file else _stores(directory, key, stack)
         found = [(store, one) for store in stores if (one := _found(store)) is not None]
         if not found:
             raise InvalidInput(
