@@ -192,7 +192,7 @@ sys.path.insert(0, str(root))
 import connectors, streamk
 
 assert pathlib.Path(streamk.__file__).parent == root / "streamk", streamk.__file__
-without = ("__main__", "python_client", "confluent", "streamk.mlflow", "cuda", "cupy")
+without = ("__main__", "capymoa", "python_client", "confluent", "streamk.mlflow", "cuda", "cupy")
 for package in (streamk, connectors):
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not any(part in found.name for part in without):

@@ -103,7 +103,7 @@ class RowFiles:
 
 
 _WRITERS: WeakValueDictionary[int, RowFiles] = WeakValueDictionary()
-"""Who wrote rows last, by the id of the array that says which have changed."""
+"""Ids of arrays that say which rows have changed, and who wrote those rows last."""
 
 
 def _worn(places: Places, files: Mapping[int, tuple[str, int]]) -> list[int]:
