@@ -261,8 +261,8 @@ class FeatureMachine(Supervised):
         self.is_too_wide = False
         """It rests for good, since there are more columns and classes than `max_width`."""
         self.lags: NDArray[np.int64] | None = None
-        """Lags of the next events: numbers of events learned between the prediction and the learning of
-        each; None where each is predicted right before, and -1 where that is not known."""
+        """Lags of the next events: of how many others were learned between its prediction and its
+        learning. None where each is predicted right before, and -1 where that is not known."""
         self.lag = -1.0
         """Their mean of late, -1 before the first."""
         self._until = 0
