@@ -227,6 +227,7 @@ class OnCenters(Supervised):
     dtype: np.dtype[Any] = np.dtype(np.float32)
     """Of events and centers."""
     can_diverge = False
+    _errors_domain = NON_NEGATIVE
 
     def __init__(
         self,
@@ -517,7 +518,7 @@ class OnCenters(Supervised):
             Declared("pending", "float32", ("pending", "columns")),
             Declared("pending_labels", "float64", ("pending",), self._label_domain),
             Declared("pending_coefficients", "float64", ("pending", "width")),
-            Declared("errors", "float64", ("functions",), Domain(least=0.0, infinite=True)),
+            Declared("errors", "float64", ("functions",), self._errors_domain),
             Declared("errors_now", "float64", ("functions",), NON_NEGATIVE),
             Declared("constant", "float64", ("outputs",)),
         )

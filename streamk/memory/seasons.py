@@ -60,7 +60,7 @@ def find_spans(times: Floats, labels: Floats, known: Sequence[float] = ()) -> tu
     Examples
     --------
     >>> rng, hours = np.random.default_rng(0), np.arange(2048) + (np.arange(2048) > 500) * 5
-    >>> labels = np.sin(2 * np.pi * hours / 24) ** 5 + rng.normal(size=2048)
+    >>> labels = np.sin(2 * np.pi * hours / 24) ** 5 + 0.5 * rng.normal(size=2048)
     >>> find_spans(3600.0 * hours, labels)
     (86400.0,)
     """

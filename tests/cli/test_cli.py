@@ -153,7 +153,7 @@ def test_models_lists_all_there_is(tmp_path: Path) -> None:
 
 def test_every_option_of_the_learners_can_be_set() -> None:
     composed = {"bandwidth", "gamma", "nu", "alpha", "depth", "delta", "epsilon", "q"}
-    elsewhere = {"self", "task", "seed", "columns", "classes"} | {
+    elsewhere = {"self", "task", "seed", "columns", "classes", "clock"} | {
         "external_experts",
         "centers",
         "shards",

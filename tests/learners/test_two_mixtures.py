@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from reference import naive
 from reference.naive import Evidence
 
+from streamk.backends import LATE
 from streamk.kernels import Gaussian
 from streamk.learners import MultiKernel, OnlineNystrom
 from streamk.learners.multi_kernel.expert_pool import ALPHAS, GRADIENT_RATE
@@ -214,7 +215,7 @@ def test_who_slept_at_the_prediction_counts_as_asleep(kind: str) -> None:
             said = said / model._targets.label_scale.inverse + model._targets.label_scale.center
         model.decision_one(X[i])
         waiting.append((i, said, flags))
-        if len(waiting) <= 40:
+        if len(waiting) < LATE:  # or each would count less
             continue
         n, said, flags = waiting.popleft()
         active[1:] = rng.random(len(active) - 1) < 0.5

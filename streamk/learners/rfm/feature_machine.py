@@ -665,9 +665,9 @@ class FeatureMachine(Supervised):
             self.lags = np.full(len(y), -1) if len(y) else None
             return X.reshape(len(y), -1 if len(y) else len(other.columns or ())), y
 
+        merge_by_events(self, other, common_events, last_events_of)
         if self.lag < 0.0:
             self.lag = other.lag
-        merge_by_events(self, other, common_events, last_events_of)
         self._act_if_due()
 
 

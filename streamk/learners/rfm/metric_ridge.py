@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.backends import loops
-from streamk.declared import count, flag
+from streamk.declared import Domain, count, flag
 from streamk.errors import StateError
 from streamk.kernels import Kernel
 from streamk.learners.centers import KEPT, targets_of
@@ -76,6 +76,7 @@ class MetricRidge(OnlineKernelRidge):
     _columns_since = 0
     """Columns that came since that was begun."""
     _keeps = True
+    _errors_domain = Domain(least=0.0, infinite=True)
 
     def __init__(self, kernel: Kernel, **options: Any) -> None:
         self._said: list[Numbers] = []
@@ -426,6 +427,8 @@ class MetricRidge(OnlineKernelRidge):
 
     def _load_block(self, state: State) -> None:
         super()._load_block(state)
+        if not np.isfinite(self._errors[1:]).all():
+            raise StateError(f"array 'errors' of {self._owner()} holds a value that is not finite")
         header: Any = state.header
         if header.get("base") is None:
             return

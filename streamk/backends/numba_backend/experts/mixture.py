@@ -282,7 +282,9 @@ def weight_of(table: Any, forecast: Any, y: Any) -> Any:
     lag, known = table[slot.LAG], view.late_errors(table)
     if lag == 0 and known[two_stage.LAG] == 0.0:
         return 1.0
-    out, top = forecast[len(forecast) - 1], 0
+    # Of the pool's own mixture, which is as it would be without external experts.
+    one = table[slot.EXPERTS] + last_mixture(table) * (table[slot.MIXERS] + 1) + table[slot.MIXERS]
+    out, top = forecast[one], 0
     error = float(out[0]) - y
     if len(out) > 1:  # how much too sure of its class it was
         for k in range(1, len(out)):
