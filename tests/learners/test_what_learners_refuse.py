@@ -409,6 +409,7 @@ def another(name: str, option: Option, model: Any) -> Any:
         "loss": "huber",
         "step": Constant(0.125),
         "class_weight": "balanced",
+        "clock": "when",
     }.get(name)
 
 
