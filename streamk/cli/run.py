@@ -243,8 +243,8 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         model = part.model(model, job)
     names = {name: tuple(options.get(name, ())) for name in ("ignore", "text", "entity")}
     engine_options = {**options, "schema": schema, **names}
-    if not names["entity"] and {"labels", "horizon"} & options.keys():
-        engine_options.pop("time", None)  # it is of the labels
+    if _time_is_of_labels(options):
+        engine_options.pop("time", None)
     display(options, engine_options, stack)
     for part in parts():
         part.connect(job, engine_options)
@@ -255,11 +255,16 @@ def _engine(options: dict[str, Any], stack: ExitStack) -> Any:
         return Engine(source, model, sink=sink, labels=labels, **grouped(engine_options))
 
 
+def _time_is_of_labels(options: Mapping[str, Any]) -> bool:
+    """Return whether --time is that of late labels or a horizon alone, and none of the model's."""
+    return not (options.get("entity") or options.keys().isdisjoint({"labels", "horizon"}))
+
+
 def _made(options: Mapping[str, Any], name: str, **given: Any) -> Any:
     """Return what `build` does, which knows entities, or labels by their times, if it is to."""
     known = {one: options[one] for one in ("time", "spans", "max_entities") if one in options}
-    if "entity" not in options and {"labels", "horizon"} & options.keys():
-        known.pop("time", None)  # it is of the labels
+    if _time_is_of_labels(options):
+        known.pop("time", None)
     return remembering(build(name, **given), options.get("entity", ()), **known)
 
 

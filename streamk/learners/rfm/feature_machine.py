@@ -54,7 +54,7 @@ _COMPARED, _LEAST = 2, 1_024
 """Ratio of the events that metrics are compared by and those of the solution in use, which are
 taken for so many, at least: where more of them did not pay, few are compared."""
 _OF_LAGS = 1 / 32
-"""Rate of their mean."""
+"""Rate of the running mean of how late labels come."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
 
