@@ -49,6 +49,8 @@ NAME = "stream_arena"
 PUBLISHED = Path(__file__).with_name("stream_arena_published.json")
 _FLOOR = 1e-7
 """The least probability in the log loss."""
+_BINS = 10
+"""Bins of a probability, for its calibration."""
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -60,6 +62,8 @@ class Scores:
     def __init__(self, n_classes: int) -> None:
         self._n = n_classes
         self._of: list[tuple[Any, ...]] = []
+        self._beyond = np.zeros((n_classes, _BINS))
+        """By class and bin of its probability: the sum of probabilities less the labels of it."""
 
     def add(self, y: Any, answer: Any) -> None:
         """Take a label, and the shares of the classes or a number; None is no answer."""
@@ -73,12 +77,19 @@ class Scores:
         total = shares.sum()
         shares = shares / total if total > 0 else np.full(self._n, 1.0 / self._n)
         self._of.append((y, int(np.argmax(shares)), shares[y], shares[1 % self._n]))
+        bins = np.minimum(shares * _BINS, _BINS - 1).astype(np.intp)
+        self._beyond[np.arange(self._n), bins] += shares
+        self._beyond[y, bins[y]] -= 1.0
 
     def figures(self) -> dict[str, float | None]:
         """The metrics of a result file."""
         y, *found = map(np.array, zip(*self._of, strict=True))
         values = _of_classes(y, *found, self._n) if self._n else _of_numbers(y, *found)
         return {k: float(v) if np.isfinite(v) else None for k, v in values.items()}
+
+    def calibration(self) -> list[float]:
+        """Return the calibration error of each class, in points: the mean over ten equal bins."""
+        return (100 * np.abs(self._beyond).sum(axis=1) / max(len(self._of), 1)).tolist()
 
 
 def _of_numbers(y: NDArray[Any], guess: NDArray[Any]) -> dict[str, float]:
@@ -161,6 +172,7 @@ LEARNERS = {
     ),
 }
 """By StreamArena's names."""
+OURS = tuple(name for name, one in LEARNERS.items() if not one.of)
 
 
 def ours(key: str, path: str, name: str, seed: int, n: int | None) -> dict[str, Any]:
@@ -173,7 +185,8 @@ def ours(key: str, path: str, name: str, seed: int, n: int | None) -> dict[str, 
         cost = engine(stream, seed, n, more, to)
         for y, found in zip(stream.labels(n), said(to, stream.task), strict=True):
             scores.add(y, found if not (classes and found) else _in_order(found, classes))
-    return {"metrics": scores.figures(), **cost, "hyperparameters": _options(stream.task, more)}
+    found = {"metrics": scores.figures(), "calibration": scores.calibration(), **cost}
+    return found | {"hyperparameters": _options(stream.task, more)}
 
 
 def _in_order(shares: Mapping[str, float], classes: Sequence[str]) -> list[float]:
@@ -225,6 +238,7 @@ def moa(key: str, path: str, name: str, seed: int, n: int | None) -> dict[str, A
     }
     return {
         "metrics": scores.figures(),
+        "calibration": scores.calibration(),
         "wallclock_s": round(ended[0] - began[0], 3),
         "cpu_time_s": round(ended[1] - began[1], 3),
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1),
@@ -337,6 +351,7 @@ def gathered(folder: Path, stream: Stream, anew: Sequence[str]) -> dict[str, Any
                 "seeds": [one["seed"] for one in some],
                 "primary": [_primary(stream.key, one) for one in some],
                 "others": [mean(metrics, k) for k in _OTHERS[stream.task]],
+                "calibration": np.mean([one["calibration"] for one in some], axis=0).tolist(),
                 **{k: mean(some, k) for k in ("events", "cpu_time_s", "peak_rss_mb")},
             }
     return {"anew": stream.key in anew, "learners": found}
@@ -360,6 +375,29 @@ def render(document: Mapping[str, Any]) -> str:
         texts.insert(0, f"only the first {n:,} events; what is published is of whole streams")
     about = f"published: {published['source']}, {published['commit']}, {published['date']};"
     return "\n\n".join([*texts, f"{about}\n~ is of other events of the same generator"])
+
+
+def front(document: Mapping[str, Any]) -> str:
+    """The streams that have published figures: errors and rates of ours beside the best of them."""
+    published = json.loads(PUBLISHED.read_text(encoding="utf-8"))["streams"]
+    texts = []
+    for task, what in (("classification", "log loss"), ("regression", "RMSE")):
+        rows = []
+        for key, found in document["results"].items():
+            theirs, of = published.get(key), [found["learners"].get(name) for name in OURS]
+            if not key.startswith(task) or found["anew"] or theirs is None or None in of:
+                continue
+            name = min(theirs, key=lambda name: theirs[name][1])
+            events = of[0]["events"]
+            rates = [events / one["cpu_time_s"] for one in (*of, {"cpu_time_s": theirs[name][5]})]
+            best = f"{_number(theirs[name][1])} {_INITIALS[name]}"
+            errors = [_number(statistics.fmean(one["primary"])) for one in of]
+            about = [key.rpartition("/")[2][:18], f"{events:,.0f}"]
+            rows.append([*about, *errors, best, *(f"{rate:,.0f}" for rate in rates)])
+        header = [what, "events", "streamk", "no metric", "published"]
+        header += ["/s", "no metric/s", "published/s"]
+        texts += [common.table(header, rows)] if rows else []
+    return "\n\n".join([*texts, "/s: events a second of the processor, published ones of another"])
 
 
 def _tables(task: str, what: str, some: Mapping[str, Any], published: Any) -> list[str]:
@@ -393,6 +431,8 @@ def _tables(task: str, what: str, some: Mapping[str, Any], published: Any) -> li
     for i, other in enumerate(_OTHERS[task]):
         told = best(lambda _, of, i=i: _number(of[3 + i]))
         others += [other, table(lambda one, i=i: _number(one["others"][i]), "published", told)]
+    if task == "classification":
+        others += ["calibration error of each class, points", _calibration(some, names)]
     seeds = max(len(one["seeds"]) for v in some.values() for one in v["learners"].values())
     return [
         f"{what}, mean ± spread of {seeds} seeds at most; the best published",
@@ -402,6 +442,18 @@ def _tables(task: str, what: str, some: Mapping[str, Any], published: Any) -> li
         "events a second of the processor / peak MB; events",
         table(_cost, "events", n_events),
     ]
+
+
+def _calibration(some: Mapping[str, Any], names: Sequence[str]) -> str:
+    """A line for each stream and class; two classes have the same error, and one line."""
+    rows = []
+    for key, found in some.items():
+        errors = {name: one["calibration"] for name, one in found["learners"].items()}
+        n = len(next(iter(errors.values())))
+        for k in range(n) if n > 2 else (1,):
+            cells = [f"{errors[name][k]:.2f}" if name in errors else "-" for name in names]
+            rows.append([f"{key.rpartition('/')[2][:18]} {k}", *cells])
+    return common.table(["class", *(LEARNERS[name].shown for name in names)], rows)
 
 
 _INITIALS = {

@@ -140,6 +140,21 @@ def answers(n: int, classes: int, seed: int) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
+def test_calibration_is_of_each_class_by_tenths(classes: int) -> None:
+    y, found = answers(300, classes, seed=classes)
+    scores = Scores(classes)
+    sums = np.zeros((classes, 10, 2))
+    for label, answer in zip(y, found, strict=True):
+        scores.add(label, answer)
+        given = [1.0] * classes if answer is None else [*answer] + [0.0] * (classes - len(answer))
+        for k, share in enumerate(given):
+            p = share / sum(given)
+            sums[k, min(int(10 * p), 9)] += [p, label == k]
+    expected = [100 * sum(abs(p - hits) for p, hits in of) / len(y) for of in sums]
+    assert scores.calibration() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
 def test_classes_are_scored_as_by_capymoa(classes: int) -> None:
     needs_capymoa()
     from capymoa.evaluation import ClassificationEvaluator
@@ -318,6 +333,7 @@ def test_a_table_of_all_learners_is_narrow(scale: float, anew: bool) -> None:
         "seeds": [1, 2, 3],
         "primary": [0.123456 * scale, 0.234567 * scale, 0.11 * scale],
         "others": [0.98765 * scale, -0.123456],
+        "calibration": [0.123, 12.3, 0.4],
         "events": 539_383.0,
         "cpu_time_s": 61.5,
         "peak_rss_mb": 10_388.7,
@@ -334,6 +350,9 @@ def test_a_table_of_all_learners_is_narrow(scale: float, anew: bool) -> None:
     assert max(map(len, text.splitlines())) <= 100
     assert "first 100 events" in text
     assert ("~0." in text) == anew
+    text = stream_arena.front({"results": results})
+    assert max(map(len, text.splitlines())) <= 100
+    assert ("electricity" in text) != anew
 
 
 def test_ours_tells_every_option_of_its_experts() -> None:
