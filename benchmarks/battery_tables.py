@@ -399,11 +399,10 @@ def _missing(figures: Figures, streams: Sequence[str]) -> list[str]:
 
 # --- front ----------------------------------------------------------------------------------------
 #
-# The guide's front page: streamk beside the best of each library, stream by stream.
+# The guide's front page: streamk beside the best of each library.
 #
 # The best of a library is picked for each stream in hindsight: of River's ten models, of CapyMOA's
-# three, of the twelve settings of Vowpal Wabbit. All of streamk's figures are of its
-# defaults, those of "no metric" without a feature machine among its experts.
+# three, of the twelve settings of Vowpal Wabbit. All of streamk's figures are of its defaults.
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
     NAME: (NAME,),
@@ -412,7 +411,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "VW": GRIDS["VW, best of 12"],
 }
 CLASSES = (*FILES, *RIVERS)
-GENERATED = ("Bananas", "RandomRBFDrift", "Hyperplane", "Agrawal", "SEA", "LEDDrift", "Waveform")
 
 
 def now(document: Mapping[str, Any]) -> Figures:
@@ -441,33 +439,11 @@ def baseline(figures: Figures, stream: str) -> float:
     return max(float(figures[name][stream]["accuracy"]) for name in BASELINES)
 
 
-def shown(figures: Figures) -> list[str]:
-    """The streams of recorded data that all libraries were run on."""
-    return [
-        s
-        for s in streams_of(figures, CLASSES)
-        if s not in GENERATED and len(best_by_library(figures, s)) == len(LIBRARIES)
-    ]
-
-
 def front(document: Mapping[str, Any]) -> str:
-    """The table, and what holds over all streams."""
-    figures = now(document)
-    rows = []
-    for stream in shown(figures):
-        found, about = best_by_library(figures, stream), document["results"]["streams"][stream]
-        cells = [f"{100 * found[library][0]:.2f}" for library in LIBRARIES]
-        if PLAIN_NAME in figures:
-            cells.insert(1, f"{100 * figures[PLAIN_NAME][stream]['accuracy']:.2f}")
-        zero = f"{100 * baseline(figures, stream):.2f}"
-        rows.append([short_name(stream), str(about["classes"]), *cells, zero])
-    columns = list(LIBRARIES)
-    if PLAIN_NAME in figures:
-        columns.insert(1, PLAIN_NAME.removeprefix(f"{NAME}, "))
-    table = common.table(["accuracy, %", "classes", *columns, "no model"], rows)
-    delays = document["results"]["delays"]
-    lines = [_first(delays), *_behind(figures), *_unsure(delays["0"])]
-    return "\n\n".join((table, "\n".join([*lines, *_ranks(figures), *_rates(figures)])))
+    """Lines on all streams: where ours is first, where not, and where nobody is for sure."""
+    figures, delays = now(document), document["results"]["delays"]
+    lines = [_first(delays), *_behind(figures), *_unsure(delays["0"]), *_ranks(figures)]
+    return "\n".join(lines)
 
 
 def _first(delays: Mapping[str, Any]) -> str:
@@ -520,18 +496,3 @@ def _rank(title: str, figures: Figures, streams: Sequence[str], key: str) -> str
     ranks = mean_ranks(figures, streams, key)
     second, name = min((rank, name) for name, rank in ranks.items() if name != NAME)
     return f"{title}: {ranks[NAME]:.2f} of {len(ranks)}; the next, {name}: {second:.2f}."
-
-
-def _rates(figures: Figures) -> list[str]:
-    """Medians over the streams: of each library the slowest and the fastest model."""
-    lines = ["Events a second of one core, the slowest and the fastest model:"]
-    for library, names in {**LIBRARIES, PLAIN_NAME: (PLAIN_NAME,)}.items():
-        rates = [_rate(figures[name]) for name in names if name in figures]
-        each = dict.fromkeys(f"{rate:,.0f}" for rate in rates and (min(rates), max(rates)))
-        if each:
-            lines.append(f"  {library:<20}{' to '.join(each)}")
-    return lines
-
-
-def _rate(found: Mapping[str, Mapping[str, Any]]) -> float:
-    return statistics.median(one["events_per_cpu_s"] for s, one in found.items() if s in CLASSES)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import battery_tables, common, headlines, memory
+from benchmarks import battery_tables, common, headlines, memory, stream_arena
 
 Render = Callable[[Mapping[str, Any]], str]
 
@@ -45,6 +45,7 @@ TOPICS = (
     "signals",
     "soak",
     "speed",
+    "stream_arena",
 )
 """The benchmarks: a module, its results and their page have one name."""
 _PAGES = {"multi_kernel": "many_kernels"}
@@ -60,7 +61,10 @@ def pages() -> dict[Path, dict[str, Render]]:
         for name in TOPICS
     }
     return found | {
-        GUIDE / "index.md": {"river_battery": battery_tables.front},
+        GUIDE / "index.md": {
+            "stream_arena": stream_arena.front,
+            "river_battery": battery_tables.front,
+        },
         GUIDE / "models.md": {"memory": memory.guide},
     }
 

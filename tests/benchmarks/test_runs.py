@@ -16,7 +16,7 @@ QUICK = (("memory", "budget"), ("meka", "table7"), ("multi_kernel", "calibration
 """Runs of every day; all others are of the night."""
 ELSEWHERE = {
     *("gpu", "mutation", "revisions", "river_battery", "retrained", "soak", "engine"),
-    "cost",
+    *("cost", "stream_arena"),
 }
 """Those that need more than events, or have a test of their own."""
 

@@ -1,6 +1,6 @@
 """What users install: the wheel, in an environment that has never seen this checkout.
 
-This needs the package index, and a minute; `.ci/run` chooses it with ``-m nightly``.
+This needs the package index, and a minute; `.ci/run` chooses it by its mark.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from wheel_kit import ROOT, Environment, build
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.nightly, pytest.mark.wheel]
 
 
 @pytest.fixture(scope="module")
