@@ -51,6 +51,17 @@ def test_where_labels_come_late_the_solution_is_asked_alone(lag: int) -> None:
     assert again._function.follows == made._function.follows
 
 
+def test_late_errors_that_are_independent_are_followed() -> None:
+    """Events in random order tell as much of a stream that changes as if labels came at once."""
+    X, y = season(800)
+    order = np.random.default_rng(5).permutation(800)
+    made = machine()
+    made.lags = np.full(800, 40)
+    made.learn_many(X[order], y[order])
+    assert made.n_takeovers > 0
+    assert made._function.follows
+
+
 def test_a_function_follows_again_where_labels_come_at_once_again() -> None:
     made, (X, y) = learned(100), season(2_400)
     assert not made._function.follows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -140,23 +141,32 @@ def test_more_errors_tell_against_external_experts(
     assert (parts["online-nystrom"] > 0.0) == full
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_what_external_experts_are_worth_is_no_more_than_that_of_the_mixture(
-    several: bool,
+@pytest.mark.parametrize(
+    ("spared", "fewer", "sums", "expected"),
+    [
+        (8.0, 0.0, [5.0, 1.0], [2.0, 1.0]),  # no more than the mixture
+        (36.0, 0.0, [5.0, 1.0], [5.0, 1.0]),  # nor than alone
+        (8.0, -4.0, [5.0, 1.0], [-2.0, -2.0]),  # more errors
+        (36.0, 0.0, [-2.0, -1.0], [-2.0, 9.0]),  # each makes the other dispensable
+        (36.0, 0.0, [-1.0, 1.0], [-1.0, 1.0]),
+        (-8.0, 0.0, [-1.0, -3.0], [-2.0, -3.0]),
+    ],
+)
+def test_what_external_experts_are_worth(
+    spared: float, fewer: float, sums: list[float], expected: list[float]
 ) -> None:
-    model = make("two", external_experts=nystrom("two") * (1 + several))
-    model.learn_many(*stream("two", 300))
-    arrays = model._mixture.pool.arrays
-    for spared, fewer, worth, joint in (
-        (8.0, 0.0, 2.0, 2.0),
-        (36.0, 0.0, 5.0, 9.0),
-        (8.0, -4.0, -2.0, -2.0),
-    ):
-        arrays["BANK_COSTS"][-1 - several :] = [5.0, 1.0][: 1 + several]
-        arrays["EVIDENCE"][3:] = spared + 0.5 * 2.0, fewer, 9.0, 2.0, 0.0
-        expected = [worth, min(worth, 1.0)] if several else [joint]
-        assert model._mixture.pool.external_gains([0.5] * (1 + several)).tolist() == expected
-        assert not arrays["EVIDENCE"][3:].any()
+    for several in (False, True):
+        model = make("two", external_experts=nystrom("two") * (1 + several))
+        model.learn_many(*stream("two", 300))
+        arrays = model._mixture.pool.arrays
+        joint = math.copysign(spared / 4, fewer or spared)  # of each fourth event
+        for active in ([True, True], [True, False], [False, True])[: 1 + 2 * several]:
+            arrays["BANK_COSTS"][-1 - several :] = sums[: 1 + several]
+            arrays["EVIDENCE"][3:] = spared + 0.5 * 2.0, fewer, 9.0, 2.0, 0.0
+            found = model._mixture.pool.external_gains([0.5] * (1 + several), active[: 1 + several])
+            both = several and all(active)
+            assert found.tolist() == (expected if both else [joint] * (1 + several))
+            assert not arrays["EVIDENCE"][3:].any()
 
 
 # --- what was said of events whose labels are still to come ---------------------------------------

@@ -456,21 +456,25 @@ class ExpertPool(PoolTable):
         external = range(len(self.external_names))
         return banks.banks_of(self.sizes) + [len(BANKS) + place for place in external]
 
-    def external_gains(self, least: Sequence[float]) -> NDArray[np.float64]:
+    def external_gains(self, least: Sequence[float], active: Sequence[bool]) -> NDArray[np.float64]:
         """Return by how much external experts were worth their time since this was asked last.
 
         Parameters
         ----------
         least : sequence of float
             For each of them the part of the loss that it has to spare the others.
+        active : sequence of bool
+            False for each that rests.
 
         Returns
         -------
         float64 array of shape (external experts,)
             By how much the loss would have been more without any, less that part of it, and not
-            above 0 if there would have been fewer errors. Of several experts each was worth no more
-            than the sum of what a product's loss would have been more without it, less its part.
-            Sums are 0 from now on.
+            above 0 if there would have been fewer errors. Of several that were active each was
+            worth no more than the sum of what a product's loss would have been more without it,
+            less its part. Where by that none was worth its time, each may make the others
+            dispensable, so that for the one with the largest sum it is left out. Sums are 0 from
+            now on.
         """
         sums = self.arrays["BANK_COSTS"][FLAGGED_BANKS + 3 :]
         evidence = self.arrays["EVIDENCE"][3:]
@@ -480,8 +484,13 @@ class ExpertPool(PoolTable):
         joint = (spared - parts * lost) / loops.mixture.COST_EVERY
         if fewer < -math.sqrt(apart):  # the rule of the loops' `choose_mixture`
             joint = -np.abs(joint)
+        found, on = joint, np.flatnonzero(active)
         # Of one alone the sum tells less: it is of one mixer, and weights that are new mislead it.
-        found = np.minimum(sums - parts * by_all, joint) if len(sums) > 1 else joint
+        if len(on) > 1:
+            found = np.minimum(sums - parts * by_all, joint)
+            if found[on].max() <= 0.0:
+                best = on[np.argmax(sums[on])]
+                found[best] = joint[best]
         sums[:] = evidence[:] = 0.0
         return np.asarray(found)
 

@@ -343,7 +343,8 @@ class ExpertMixture:
             self.pool.add_cells(binning_tables.most_after(self.n_events))
         if self.external and self.n_events % REST_REVIEW_EVERY == 0:
             self.keep_last_forecast()
-            gains = self.pool.external_gains(self.external.least_spared)
+            external = self.external
+            gains = self.pool.external_gains(external.least_spared, external.active)
             self.external.review(gains, self.upkeep.alarms)
             self.restart_if_woken()
 

@@ -103,9 +103,10 @@ class FeatureMachine(Supervised):
     1,536 events since then, and all families are compared for it. If it predicts the next ones
     better than the one in use, it goes on with the events since then alone.
 
-    Where labels come 8 events late or more (`lags`), a function does not follow the last of them:
-    the solution is asked alone, the events held back are as far from the others, each new function
-    takes over, and where more do not pay it is made of 4,096 events that are spread over all.
+    Where labels come 8 events late or more (`lags`), the events held back are as far from the
+    others. If errors of neighbours go together there, a function does not follow the last labels:
+    the solution is asked alone, each new function takes over, and where more do not pay it is made
+    of 4,096 events that are spread over all.
 
     Between solutions, and from then on when there are no more, an event is learned at once: what
     labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by

@@ -59,6 +59,8 @@ _SMALL = 1_024
 """Events that a function is made of where more do not pay."""
 _SPREAD = 4_096
 """The same where labels come late, of all."""
+_TOGETHER = 1 / 3
+"""Correlation of neighbours' errors from which on n tell less than n / 2 that are independent."""
 _NARROW = 0.1
 """Bandwidth of the part that goes on to learn, relative to that of the part that is solved for."""
 
@@ -223,10 +225,12 @@ class TrainingEvents:
         """Solve for the coefficients of the last events: of as many as pay, in whole blocks.
 
         As many are shown to pay as metrics were compared by: all, if those are as many as can be.
-        Where labels come late and more do not pay, they are some of all, as the last ones, which
-        are of one season, say little of those that are predicted until there is another function.
+        Where labels come late, errors of neighbours go together and more do not pay, they are some
+        of all, as the last ones, which are of one season, say little of those that are predicted
+        until there is another function.
         """
-        n, spread = len(self.X), recipe.lag > 0.0 and not pays
+        alone = recipe.lag > 0.0 and _go_together(self.targets[held] - kept.margins)
+        n, spread = len(self.X), alone and not pays
         shown = recipe.compared if recipe.compared < MOST_COMPARED else recipe.most
         count = min(n, max(_SMALL, min(shown, recipe.most)) if pays else _SMALL)
         if spread:
@@ -245,7 +249,7 @@ class TrainingEvents:
             max_classes=recipe.max_classes,
         )
         function.map = EventMap(ColumnScale.of(self.X, family.scale), kept.metric)
-        errors = ALONE if recipe.lag else recipe.errors
+        errors = ALONE if alone else recipe.errors
         settings = RidgeSettings(family.kernel, kept.ridge, constant, errors)
         function.begin(settings, self.X[some], self.y[some])
         if not pays:
@@ -254,3 +258,9 @@ class TrainingEvents:
             labels = self.y[held]
             function.calibrate(kept.margins, labels, inverse_temperature(kept.margins, labels))
         return function
+
+
+def _go_together(errors: Numbers) -> bool:
+    """Return whether errors (n, outputs) one after the other tell less than half as many would."""
+    squares, products = np.sum(errors * errors), np.sum(errors[1:] * errors[:-1])
+    return bool(products > _TOGETHER * squares)
