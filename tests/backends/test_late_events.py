@@ -35,7 +35,7 @@ def plain(errors, lags):
         e, age = np.array(late), 0.999 ** np.arange(len(late) - 1, -1, -1)
         known = age.sum()
         r = (age[1:] * e[1:] * e[:-1]).sum() / (age * e * e).sum()
-        r = (known * min(max(r, 0.0), 1.0) + 64.0) / (known + 64.0)
+        r = (known * min(max(r, 0.0), 1.0) + 8.0) / (known + 8.0)
         out.append(max(1.0 / mean, (1.0 - r) / (1.0 + r)))
     return np.array(out)
 

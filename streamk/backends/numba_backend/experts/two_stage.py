@@ -172,7 +172,7 @@ def likelihoods(task: Any, predictions: Any, y: Any, how: Any, out: Any) -> None
         out[e] = likelihood(task, predictions[e], y, how)
 
 
-_LATE_MEMORY, _UNSEEN, _OF_LAGS = 0.999, 64.0, 1 / 32
+_LATE_MEMORY, _UNSEEN, _OF_LAGS = 0.999, 8.0, 1 / 32
 """Discount of what is known of late labels' errors; events for which these count as equal, until
 more are known; and the rate of the mean lag."""
 _LAST, _COUNT, _SQUARES, _PRODUCTS, LAG = range(5)
