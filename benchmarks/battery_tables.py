@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -183,8 +183,10 @@ def _delayed(delay: int, found: Mapping[str, Any]) -> str:
     late = f"{delay} late" if delay else "at once"
     classes = streams_of(figures, (*FILES, *RIVERS))
     tables = [
+        *(log_loss_table(f"log loss, {late}", figures, names) for names in (FILES, RIVERS)),
         accuracy_table(f"accuracy, %, {late}", figures, FILES, gmsc=True),
         accuracy_table(f"accuracy, %, {late}", figures, RIVERS),
+        *(kappa_table(f"kappa t., {late}", figures, names) for names in (FILES, RIVERS)),
         over_streams(f"{late}, all of these", figures, classes),
         over_streams(f"{late}, without spam", figures, without(classes, WIDE)),
         where_both(f"{late}, where both finished", figures, classes),
@@ -222,6 +224,43 @@ def accuracy_table(
         for name in rows
     ]
     return _table([title, *(heading for heading, _, _ in columns)], lines)
+
+
+def log_loss_table(
+    title: str, figures: Figures, names: Sequence[str], *, rows: Sequence[str] = ROWS
+) -> str:
+    """Log losses by stream."""
+
+    def cell(name: str, stream: str) -> str:
+        return _cell(figures.get(name, {}).get(stream), "log_loss", lambda v: f"{v:.3f}"[:5])
+
+    return _by_stream(title, figures, names, rows, cell)
+
+
+def kappa_table(
+    title: str, figures: Figures, names: Sequence[str], *, rows: Sequence[str] = ROWS
+) -> str:
+    """Kappa temporal: of what "no change" misses, the part that is right; below 0 where less is."""
+
+    def cell(name: str, stream: str) -> str:
+        if not all(finished(figures, who, stream) for who in (name, BASELINES[0])):
+            return "-"
+        right, unchanged = (figures[who][stream]["accuracy"] for who in (name, BASELINES[0]))
+        return f"{(right - unchanged) / (1 - unchanged):.3f}"[:5].removesuffix(".")
+
+    return _by_stream(title, figures, names, rows, cell)
+
+
+def _by_stream(
+    title: str,
+    figures: Figures,
+    names: Sequence[str],
+    rows: Sequence[str],
+    cell: Callable[[str, str], str],
+) -> str:
+    streams = streams_of(figures, names)
+    lines = [[name, *(cell(name, s) for s in streams)] for name in rows]
+    return _table([title, *(STREAMS[s][0] for s in streams)], lines)
 
 
 def _percent(one: Mapping[str, Any] | None, key: str) -> str:
@@ -273,16 +312,18 @@ def _place(ranks: Mapping[str, float], name: str) -> str:
 
 # --- over the streams ---------------------------------------------------------------------------
 
-_MEANS = (("accuracy", 100, ".2f"), ("balanced_accuracy", 100, ".2f"), ("log_loss", 1, ".3f"))
+_MEANS = (("log_loss", 1, ".3f"), ("accuracy", 100, ".2f"), ("balanced_accuracy", 100, ".2f"))
 
 
 def over_streams(
     title: str, figures: Figures, streams: Sequence[str], *, rows: Sequence[str] = ROWS
 ) -> str:
-    """Means over streams of classes, by mean rank, of the contestants that were run on all."""
+    """Means over streams of classes, of contestants that were run on all, by rank of log loss."""
     if not streams:
         return ""
-    ranks = mean_ranks(figures, streams, "accuracy", _ranked(rows))
+    by_loss, by_accuracy = (
+        mean_ranks(figures, streams, key, _ranked(rows)) for key in ("log_loss", "accuracy")
+    )
     lines = []
     for name in complete(figures, rows, streams):
         means = [mean(figures, name, streams, key) for key, _, _ in _MEANS]
@@ -291,10 +332,11 @@ def over_streams(
             for value, (_, factor, form) in zip(means, _MEANS, strict=True)
         ]
         rate = statistics.median(figures[name][s]["events_per_cpu_s"] for s in streams)
-        lines.append([name, _place(ranks, name), *cells, f"{rate:,.0f}"])
-    lines.sort(key=lambda line: ranks.get(line[0], math.inf))
-    header = [title, "mean rank", "mean %", "balanced %", "log loss", "events/CPU s"]
-    return _table(header, lines)
+        cells[1:1], cells[0:0] = [_place(by_accuracy, name)], [_place(by_loss, name)]
+        lines.append([name, *cells, f"{rate:,.0f}"])
+    lines.sort(key=lambda line: by_loss.get(line[0], math.inf))
+    header = ["rank", "log loss", "rank", "accuracy, %", "balanced, %", "events/CPU s"]
+    return _table([title, *header], lines)
 
 
 def where_both(

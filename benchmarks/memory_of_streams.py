@@ -36,7 +36,7 @@ from benchmarks import common
 from benchmarks.common import Part
 from benchmarks.data import Directory
 from benchmarks.data import load as load_file
-from benchmarks.streams import Stream
+from benchmarks.streams import Stream, labels_before
 from benchmarks.streams import load as load_stream
 from connectors.memory import MemorySink, MemorySource
 from streamk.encoding import Schema
@@ -99,7 +99,7 @@ def measure_labels(data: Directory, *, quick: bool) -> dict[str, Any]:
             if len(y) > 2 * EVERY:
                 contestants["LightGBM"] = partial(trees, X, y, delay)
                 contestants["LightGBM + 3 labels"] = partial(
-                    trees, with_labels(X, y, delay), y, delay
+                    trees, np.hstack([X, labels_before(y, delay + 1, 0.0)]), y, delay
                 )
             some = slice(EVERY if len(y) > 2 * EVERY else 1, None)
             figures = {}
@@ -118,13 +118,7 @@ def measure_labels(data: Directory, *, quick: bool) -> dict[str, Any]:
 
 def last_known(y: Floats, delay: int) -> Floats:
     """The label that came last before each event was predicted, 0 before the first."""
-    return np.concatenate([np.zeros(delay + 1), y])[: len(y)]
-
-
-def with_labels(X: Floats, y: Floats, delay: int) -> Floats:
-    """Events with the last three labels that were known."""
-    known = [last_known(y, delay + n) for n in range(3)]
-    return np.column_stack([X, *known])
+    return labels_before(y, delay + 1, 0.0)[:, 0]
 
 
 def ours(X: Floats, y: Floats, delay: int, **options: Any) -> Floats:

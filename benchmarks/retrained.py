@@ -4,6 +4,8 @@ at_once     each event predicted, then learned; trees trained anew every 1,000 e
 late        the same with labels that come 48 events late
 whole       labels at once, and the whole length of streams that have more than 20,000 events
 shuffled    labels at once, 20,000 events of these streams in random order
+labels      trees and forests that have the last three labels known as columns; labels at once
+labels_late the same with labels that come 48 events late
 
 Runs are kept in the user's cache directory as those of the river battery; those of ours, too, until
 the code changes.
@@ -32,6 +34,8 @@ from benchmarks.battery_tables import (
     against_table,
     best_of,
     errors,
+    kappa_table,
+    log_loss_table,
     over_streams,
     streams_of,
     where_both,
@@ -48,6 +52,7 @@ from benchmarks.rivals import (
     SEED,
     Contestant,
     Filled,
+    informed,
     moa,
     table,
 )
@@ -70,15 +75,18 @@ DENSE = 1_000
 Trees = Callable[..., Any]
 
 
-def lightgbm(task: str, **options: Any) -> Any:
-    """Trees of LightGBM with its defaults, of which there are 100."""
+def lightgbm(task: str, nominal: Sequence[int] = ()) -> Any:
+    """Trees of LightGBM with its defaults, of which there are 100; `nominal` are categories."""
     import lightgbm
 
     kind = lightgbm.LGBMRegressor if task == "regression" else lightgbm.LGBMClassifier
-    return kind(random_state=SEED, n_jobs=1, verbose=-1, **options)
+    trees = kind(random_state=SEED, n_jobs=1, verbose=-1)
+    if nominal:
+        trees.fit = partial(trees.fit, categorical_feature=nominal)
+    return trees
 
 
-def histogram(task: str) -> Any:
+def histogram(task: str, nominal: Sequence[int] = ()) -> Any:
     """scikit-learn's, without early stopping: it fails where a class has a single event."""
     from sklearn import ensemble
 
@@ -88,7 +96,9 @@ def histogram(task: str) -> Any:
         if regression
         else ensemble.HistGradientBoostingClassifier
     )
-    return kind(random_state=SEED, early_stopping=False)
+    return kind(
+        random_state=SEED, early_stopping=False, categorical_features=nominal or "from_dtype"
+    )
 
 
 def rows(events: Sequence[Event], index: Mapping[Hashable, int]) -> Any:
@@ -119,7 +129,8 @@ class Retrained:
     def __init__(self, stream: Stream, make: Trees, last: int = 0) -> None:
         self._index = {column: j for j, column in enumerate(stream.columns)}
         self._task = stream.task
-        self._make, self._last = partial(make, stream.task), last
+        nominal = [self._index[column] for column in stream.nominal]
+        self._make, self._last = partial(make, stream.task, nominal), last
         self._parts: list[Any] = []
         self._labels: list[Any] = []
         self._asked = 0
@@ -205,8 +216,33 @@ MOA = tuple(replace(one, most_columns=_MOST_COLUMNS) for one in _MOA)
 _BASELINES = tuple(one for one in RIVER_MODELS if one.name in BASELINES)
 RIVALS = (*_BASELINES, *TREES, *MOA)
 """In the order in which they run: those that take longest come last."""
-CONTESTANTS = {one.name: one for one in (OURS, PLAIN, *RIVALS)}
-ROWS = (OURS.name, PLAIN.name, *(one.name for one in (*TREES, *MOA, *_BASELINES)))
+
+# --- informed -------------------------------------------------------------------------------------
+#
+# Rivals that know the labels which ours knows when it predicts: the last three are columns, as they
+# were when the event was predicted, in training too.
+#
+# Classes are categories for LightGBM, HGB and CapyMOA's and River's trees, each in its own way.
+# CapyMOA's forests have 100 trees, River's ten: their defaults.
+
+_SHORT = ("LightGBM all", "LightGBM 10k", "HGB all", "HGB 10k")
+_TREES = tuple(informed(one, f"{name} + labels") for name, one in zip(_SHORT, TREES, strict=True))
+_FORESTS = (
+    *(one for one in RIVER_MODELS if one.name in ("River ARF, 10", "River SRP, 10")),
+    moa("CapyMOA SRP", "StreamingRandomPatches", "defaults, 100 trees", random_seed=SEED),
+    moa("CapyMOA ARF", "AdaptiveRandomForestClassifier", "defaults, 100 trees", random_seed=SEED),
+)
+INFORMED = (
+    *_TREES,
+    *(
+        replace(
+            informed(one, f"{one.name.removesuffix(', 10')} + labels"), most_columns=_MOST_COLUMNS
+        )
+        for one in _FORESTS
+    ),
+)
+CONTESTANTS = {one.name: one for one in (OURS, PLAIN, *RIVALS, *INFORMED)}
+ROWS = (OURS.name, PLAIN.name, *(one.name for one in (*INFORMED, *TREES, *MOA, *_BASELINES)))
 
 
 # --- progressive ----------------------------------------------------------------------------------
@@ -237,12 +273,15 @@ def measure(
     delay: int = 0,
     whole: bool = False,
     shuffled: bool = False,
+    labels: bool = False,
     names: Sequence[str] = tuple(STREAMS),
+    contestants: Sequence[str] = tuple(CONTESTANTS),
 ) -> dict[str, Any]:
-    """Measure all contestants; compare ours, with and without a metric, with the best rival.
+    """Measure the contestants; compare ours, with and without a metric, with the best rival.
 
     With `whole` it is the longer streams alone, none of which is cut; with `shuffled` events of
-    these in random order.
+    these in random order. With `labels` there are rivals that know the last labels, in place of
+    CapyMOA's that do not.
     """
     taken = ORDERED if shuffled else LONGER if whole else tuple(STREAMS)
     cut = 0 if whole or shuffled else EVENTS
@@ -259,9 +298,14 @@ def measure(
         keep_ours=True,
         contestants=CONTESTANTS,
     )
-    figures = battery.figures(list(CONTESTANTS))
-    rivals = [one.name for one in RIVALS]
-    against = {one.name: battery.against_best(figures, rivals, one.name) for one in (OURS, PLAIN)}
+    field = (*_BASELINES, *TREES, *INFORMED) if labels else RIVALS
+    rivals = [one.name for one in field if one.name in contestants]
+    ours = [one.name for one in (OURS, PLAIN) if one.name in contestants]
+    figures = battery.figures([*ours, *rivals])
+    against, against_log = (
+        {name: battery.against_best(figures, rivals, name, log=log) for name in ours}
+        for log in (False, True)
+    )
     return {
         "delay": delay,
         "whole": whole,
@@ -269,15 +313,16 @@ def measure(
         "limit_s": limit,
         "streams": {stream.name: stream.describe() for stream in streams},
         "contestants": figures,
-        **_later(battery, figures, start),
+        **_later(battery, figures, ours, start),
         "against": against,
+        "against_log": against_log,
     }
 
 
-def _later(battery: Battery, figures: Figures, start: int) -> dict[str, Any]:
+def _later(battery: Battery, figures: Figures, ours: Sequence[str], start: int) -> dict[str, Any]:
     """Scores from that event on, of streams that go on for long enough; ours less the best."""
     found: dict[str, Any] = {}
-    against: dict[str, dict[str, Any]] = {OURS.name: {}, PLAIN.name: {}}
+    against: dict[str, dict[str, Any]] = {name: {} for name in ours}
     for stream in battery.streams:
         there = [name for name in figures if stream.name in figures[name]]
         if len(stream) < start + EVERY:
@@ -289,9 +334,9 @@ def _later(battery: Battery, figures: Figures, start: int) -> dict[str, Any]:
             found.setdefault(name, {})[stream.name] = (
                 {"mae": mean} if numbers else {"accuracy": 1 - mean}
             )
-        rivals = {one.name: losses[one.name] for one in RIVALS if one.name in losses}
-        for ours in (name for name in against if name in losses and rivals):
-            against[ours][stream.name] = best_of(rivals, losses[ours], parts=numbers)
+        rivals = {name: lost for name, lost in losses.items() if name not in ours}
+        for name in (name for name in ours if name in losses and rivals):
+            against[name][stream.name] = best_of(rivals, losses[name], parts=numbers)
     return {"later_from": start, "later": found, "later_against": against}
 
 
@@ -315,8 +360,10 @@ def render_part(found: Mapping[str, Any]) -> str:
     over = partial(over_streams, figures=figures, rows=ROWS)
     later = f"from {found['later_from']:,}"
     shown = [
+        *(log_loss_table(f"log loss, {late}", figures, s, rows=ROWS) for s in (FILES, RIVERS)),
         accuracy(FILES, gmsc=True),
         accuracy(RIVERS),
+        *(kappa_table(f"kappa t., {late}", figures, s, rows=ROWS) for s in (FILES, RIVERS)),
         over(f"{late}, all of these", streams=classes),
         over(f"{late}, without spam", streams=narrow),
         where_both(f"{late}, where both finished", figures, classes, rows=ROWS),
@@ -327,17 +374,24 @@ def render_part(found: Mapping[str, Any]) -> str:
         errors("RMSE", "rmse", late, figures, rows=ROWS),
     ]
     when = {"whole length": "whole", "random order": "random"}.get(late, late)
+    for name, against in found.get("against_log", {}).items():
+        title = f"{_title(name)}: % log loss, {when}"
+        shown.append(against_table(title, "best rival", against, 100))
     shown += _against(": {}, " + when, found["against"])
     shown += _against(f" {later}: {{}}", found["later_against"])
     shown.append(_rates(late, figures))
     return "\n\n".join(table for table in shown if table)
 
 
+def _title(name: str) -> str:
+    return "ours" if name == OURS.name else name.removeprefix(f"{OURS.name}, ")
+
+
 def _against(form: str, found: Mapping[str, Any]) -> list[str]:
     """Ours with and without a metric less the best rival of each stream; titles are short."""
     shown = []
     for name, against in found.items():
-        title = (name.removeprefix(f"{OURS.name}, ") if name != OURS.name else "ours") + form
+        title = _title(name) + form
         shown += [
             against_table(title.format("points"), "best rival", against, 100),
             against_table(title.format("% MAE"), "best rival", against, 100, NUMBERS),
@@ -366,7 +420,7 @@ NAME = "retrained"
 def _part(**how: Any) -> Part:
     def measured(options: argparse.Namespace) -> dict[str, Any]:
         given = {"quick": options.quick, "cached": options.cached, "names": options.streams}
-        return measure(options.data, **given, **how)
+        return measure(options.data, contestants=options.contestants, **given, **how)
 
     return Part(measured, render_part)
 
@@ -376,6 +430,8 @@ PARTS = {
     "late": _part(delay=48),
     "whole": _part(whole=True),
     "shuffled": _part(shuffled=True),
+    "labels": _part(labels=True),
+    "labels_late": _part(labels=True, delay=48),
 }
 
 
@@ -389,6 +445,9 @@ def render(document: Mapping[str, Any]) -> str:
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--streams", nargs="+", choices=STREAMS, default=list(STREAMS), metavar="STREAM"
+    )
+    parser.add_argument(
+        "--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS), metavar="NAME"
     )
     parser.add_argument("--cached", action="store_true", help="run nothing, show what is kept")
 

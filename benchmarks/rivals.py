@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
 from typing import Any
@@ -59,6 +59,8 @@ class Contestant:
     """It is not run on streams of more."""
     none: bool = False
     """A missing number is None in an event; else it is left out."""
+    labels: bool = False
+    """Events have the labels known last as columns."""
 
     @property
     def version(self) -> str | None:
@@ -84,6 +86,14 @@ class Contestant:
             **{k: v for k, v in stream.describe().items() if k in ("events", "sha256")},
             "delay": delay,
         }
+
+
+def informed(contestant: Contestant, name: str) -> Contestant:
+    """The contestant with the labels known last as columns."""
+    told = "the last 3 labels known as columns, categories of classes"
+    numbers = contestant.of_numbers and f"{contestant.of_numbers}; {told}"
+    settings = f"{contestant.settings}; {told}"
+    return replace(contestant, name=name, settings=settings, of_numbers=numbers, labels=True)
 
 
 # --- batches --------------------------------------------------------------------------------------
@@ -187,6 +197,8 @@ class _Moa:
         self._columns = {column: j for j, column in enumerate(stream.columns)}
         names = [f"c{j}" for j in self._columns.values()]
         classes = {"class": [str(label) for label in self._labels]}
+        places = [str(place) for place in range(len(self._labels))]
+        classes |= {f"c{self._columns[column]}": places for column in stream.nominal}
         self._schema = Schema.from_custom([*names, "class"], "class", classes)
         self._model = getattr(classifier, learner)(self._schema, **options)
 
@@ -347,7 +359,7 @@ def _adaptive_forest(stream: Stream) -> Any:
 
     if stream.task == "regression":
         return forest.ARFRegressor(n_models=10, seed=SEED)
-    return forest.ARFClassifier(n_models=10, seed=SEED)
+    return forest.ARFClassifier(n_models=10, seed=SEED, nominal_attributes=list(stream.nominal))
 
 
 def _mondrian_forest(stream: Stream) -> Any:
@@ -359,11 +371,14 @@ def _mondrian_forest(stream: Stream) -> Any:
 
 
 def _patches(stream: Stream) -> Any:
-    from river import ensemble
+    from river import ensemble, tree
 
     if stream.task == "regression":
         return ensemble.SRPRegressor(n_models=10, seed=SEED)
-    return ensemble.SRPClassifier(n_models=10, seed=SEED)
+    base = tree.HoeffdingTreeClassifier(
+        grace_period=50, delta=0.01, nominal_attributes=list(stream.nominal)
+    )  # SRP's own, that knows which columns are of classes
+    return ensemble.SRPClassifier(base, n_models=10, seed=SEED)
 
 
 def _bagging(_: Stream) -> Any:

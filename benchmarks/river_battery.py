@@ -38,7 +38,7 @@ from benchmarks.rivals import (
     SEED,
     Contestant,
 )
-from benchmarks.streams import STREAMS, Stream, load
+from benchmarks.streams import STREAMS, Stream, load, with_labels
 
 # --- loop -----------------------------------------------------------------------------------------
 #
@@ -70,8 +70,9 @@ def run_loop(
     contestant: Contestant, stream: Stream, delay: int, limit: float, clock: Clock | None = None
 ) -> Outcome:
     """One contestant on one stream, for at most `limit` seconds of the processor."""
-    model = contestant.make(stream)
-    events = stream.events(none=contestant.none)
+    told = with_labels(stream, delay) if contestant.labels else stream
+    model = contestant.make(told)
+    events = told.events(none=contestant.none)
     answers: list[Any] = []
     ended = ""
     clock = clock or Clock()
@@ -197,8 +198,13 @@ def counted(outcome: Outcome, delay: int) -> slice:
     return slice(max(first, delay, 1), len(guess))
 
 
-def losses(outcome: Outcome, stream: Stream) -> Numbers:
-    """Of every event that was reached: 1 for a miss, or the distance from the number."""
+def losses(outcome: Outcome, stream: Stream, *, log: bool = False) -> Numbers:
+    """Of every event that was reached: 1 for a miss, or the distance from the number.
+
+    With `log` of classes their log loss.
+    """
+    if log:
+        return -np.log(np.clip(outcome.p, _LEAST, 1, dtype=np.float64))
     y = stream.y[: len(outcome.guess)]
     if stream.task != "regression":
         return (outcome.guess != y).astype(np.float64)
@@ -206,12 +212,14 @@ def losses(outcome: Outcome, stream: Stream) -> Numbers:
     return np.where(np.isnan(distance), np.inf, distance)
 
 
-def both(theirs: Outcome, ours: Outcome, stream: Stream, delay: int) -> tuple[Numbers, Numbers]:
-    """Losses of the events that count for both; of numbers in units of the mean of theirs."""
+def both(
+    theirs: Outcome, ours: Outcome, stream: Stream, delay: int, *, log: bool = False
+) -> tuple[Numbers, Numbers]:
+    """Losses of the events that count for both; but for misses in units of the mean of theirs."""
     parts = [counted(outcome, delay) for outcome in (ours, theirs)]
     some = slice(max(part.start for part in parts), min(part.stop for part in parts))
-    a, b = (losses(outcome, stream)[some] for outcome in (theirs, ours))
-    scale = 1.0 if stream.task != "regression" else float(a.mean()) or 1.0
+    a, b = (losses(outcome, stream, log=log)[some] for outcome in (theirs, ours))
+    scale = float(a.mean()) or 1.0 if log or stream.task == "regression" else 1.0
     return a / scale, b / scale
 
 
@@ -242,12 +250,12 @@ def _numbers(outcome: Outcome, stream: Stream, some: slice) -> dict[str, float]:
 
 def _classes(outcome: Outcome, stream: Stream, some: slice) -> dict[str, float]:
     right = 1 - losses(outcome, stream)[some]
-    y, p = stream.y[some], np.asarray(outcome.p[some], dtype=np.float64)
+    y, p = stream.y[some], outcome.p[some].astype(np.float64)
     recalls = [right[y == label].mean() for label in np.unique(y)]
     found = {
         "accuracy": right.mean(),
         "balanced_accuracy": float(np.mean(recalls)),
-        "log_loss": -np.log(np.clip(p, _LEAST, 1)).mean(),
+        "log_loss": losses(outcome, stream, log=True)[some].mean(),
     }
     if stream.task == "binary" and 0 < y.sum() < len(y):
         found["auc"] = auc(y, np.where(y, p, 1 - p))
@@ -379,15 +387,19 @@ class Battery:
     # --- ours against the best ------------------------------------------------------------------
 
     def against_best(
-        self, figures: Figures, rivals: Sequence[str], ours: str = NAME
+        self, figures: Figures, rivals: Sequence[str], ours: str = NAME, *, log: bool = False
     ) -> dict[str, Any]:
         """For each stream the best of these rivals that came to its end, and ours against it.
 
         A difference above 0 is for ours: more right answers, or less error, in a part of theirs.
+        With `log` it is the log loss that counts, of streams of classes.
         """
         found: dict[str, Any] = {}
         for stream in self.streams:
-            key, sign = ("mae", 1) if stream.task == "regression" else ("accuracy", -1)
+            if log and stream.task == "regression":
+                continue
+            key = "log_loss" if log else "mae" if stream.task == "regression" else "accuracy"
+            sign = -1 if key == "accuracy" else 1
             there = {
                 name: sign * figures[name][stream.name][key]
                 for name in rivals
@@ -395,12 +407,14 @@ class Battery:
             }
             if there and (ours, stream.name) in self._ours:
                 best = min(there, key=there.__getitem__)
-                losses = self.losses(best, stream, self._ours[ours, stream.name])
+                losses = self.losses(best, stream, self._ours[ours, stream.name], log=log)
                 if losses is not None:
                     found[stream.name] = {"rival": best, **paired(*losses)}
         return found
 
-    def losses(self, rival: str, stream: Stream, ours: Outcome) -> tuple[Numbers, Numbers] | None:
+    def losses(
+        self, rival: str, stream: Stream, ours: Outcome, *, log: bool = False
+    ) -> tuple[Numbers, Numbers] | None:
         """Losses of a rival and of ours on the same events; None where its run is not to be had.
 
         Its figures may come from the results of an earlier day, so it is run if that is not kept.
@@ -412,7 +426,7 @@ class Battery:
         if theirs is None:
             common.note(f"  {self.delay} {stream.name} is not compared: no run of {rival}")
             return None
-        return both(theirs, ours, stream, self.delay)
+        return both(theirs, ours, stream, self.delay, log=log)
 
 
 def _whole(figures: Mapping[str, Any] | None, key: str) -> bool:

@@ -6,6 +6,7 @@ What River generates is 20,000 events long; `--events` can only make it shorter.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -25,6 +26,8 @@ _WORDS = 500
 """The words of generated mails."""
 
 Event = dict[Hashable, Any]
+LABELS = ("label 1", "label 2", "label 3")
+"""Columns of the labels known last, the latest first."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ class Stream:
     def labels(self) -> list[Any]:
         """The classes there are, in order."""
         return list(np.unique(self.y).tolist())
+
+    @property
+    def nominal(self) -> tuple[Hashable, ...]:
+        """The columns whose numbers are those of classes, from 0 on."""
+        return ()
 
     def first(self, n: int) -> Stream:
         """The first n events; 0 is all."""
@@ -113,6 +121,45 @@ class Stream:
         if self.task != "regression":
             about["classes"] = len(self.labels)
         return about | {"task": self.task, "sha256": data.fingerprint(*arrays, self.y)}
+
+
+# --- with labels --------------------------------------------------------------------------------
+
+
+def labels_before(y: NDArray[Any], after: int, none: float = math.nan) -> NDArray[np.float64]:
+    """Three columns: the label of `after` events before each one, and of the two before that.
+
+    `none` stands where there was no such event.
+    """
+    columns = [np.append(np.full(after + n, none), y)[: len(y)] for n in range(len(LABELS))]
+    return np.column_stack(columns)
+
+
+@dataclass(frozen=True)
+class WithLabels(Stream):
+    """One whose events have columns of the labels known last when each of them is predicted.
+
+    The label of an event is known `delay` events later, or at once, as in the battery's loop.
+    A class is told by its place among `labels`.
+    """
+
+    delay: int
+
+    @property
+    def nominal(self) -> tuple[Hashable, ...]:
+        return () if self.task == "regression" else LABELS
+
+    def events(self, *, none: bool = False) -> list[tuple[Event, Any]]:
+        y = self.y if self.task == "regression" else np.searchsorted(self.labels, self.y)
+        known = Stream(self.name, labels_before(y, max(self.delay, 1)), y, LABELS)
+        plain = Stream(self.name, self.X, self.y, self.columns[: -len(LABELS)])
+        both = zip(plain.events(none=none), known.events(none=none), strict=True)
+        return [(x | labels, label) for (x, label), (labels, _) in both]
+
+
+def with_labels(stream: Stream, delay: int) -> Stream:
+    """The stream whose events have the labels known last as columns, too."""
+    return WithLabels(stream.name, stream.X, stream.y, (*stream.columns, *LABELS), delay)
 
 
 # --- of the data directory ----------------------------------------------------------------------
