@@ -1,10 +1,11 @@
 """Errors of the default model against events a second of the processor: accuracy and its cost.
 
 The default model at each of its `effort`s (0: no learned metric, None: no bound), LightGBM trained
-anew every 1,000 events, and two of River's ensembles, on the streams of the river battery and of
-StreamArena. Each run is a process of its own. Events are predicted, then learned, ours in batches
-of 512, River's one by one. Seconds are those of the processor, all threads together, with what is
-done in the background; the first 300 events are told apart, in which compiled code is loaded.
+anew every 1,000 events, two of River's ensembles, and Vowpal Wabbit fed by a file, on the streams
+of the river battery and of StreamArena. Each run is a process of its own. Events are predicted,
+then learned, ours in batches of 512, River's one by one, VW's by the loop of its command. Seconds
+are those of the processor, all threads together, with what is done in the background; the first 300
+events are told apart, in which compiled code is loaded, but for VW, which compiles none.
 
 Results are written after each run; runs that are there are not run again: delete them to do so.
 """
@@ -20,13 +21,16 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from benchmarks import common, retrained, rivals
 from benchmarks.data import DataError
-from benchmarks.river_battery import Clock, Outcome, figures_of, run_loop
+from benchmarks.rivals import Contestant
+from benchmarks.river_battery import Clock, Outcome, figures_of, run_loop, scored
 from benchmarks.streams import ARENA, STREAMS, Stream, load
 
 NAME = "cost"
@@ -43,10 +47,12 @@ LIMIT = 1_200.0
 ALL = (*STREAMS, *ARENA)
 BASE = "effort 0"
 UNBOUND = "no bound"
+VOWPAL = "VW"
 RIVALS = {
     "LightGBM": retrained.CONTESTANTS["LightGBM, all before"],
     "ARF, 10": rivals.CONTESTANTS["River ARF, 10"],
     "SRP, 10": rivals.CONTESTANTS["River SRP, 10"],
+    VOWPAL: rivals.VW,
 }
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -71,7 +77,9 @@ def measure(
     stream = load(name, data, quick=quick, events=events)
     start = min(START, len(stream) // 2)
     clock = StartClock(start)
-    if contestant in RIVALS:
+    if contestant == VOWPAL:
+        outcome = from_file(RIVALS[contestant], stream, clock, start)
+    elif contestant in RIVALS:
         outcome = run_loop(RIVALS[contestant], stream, 0, LIMIT, clock)
     else:
         outcome = ours(stream, effort, clock, start)
@@ -92,6 +100,21 @@ def scores(outcome: Outcome, stream: Stream) -> dict[str, float]:
     found = figures_of(outcome, stream, 0)
     misses = round(1.0 - found.get("accuracy", 0.0), 7)
     return {"error": found.get("mae", misses), "loss": found.get("rmse", found.get("log_loss"))}
+
+
+def from_file(contestant: Contestant, stream: Stream, clock: StartClock, start: int) -> Outcome:
+    """VW's answers to all events, which are in a file before the clock starts."""
+    model = contestant.make(stream)
+    with TemporaryDirectory() as directory:
+        given, said = Path(directory, "events"), Path(directory, "predictions")
+        model.write(stream.events(), given)
+        gc.collect()
+        clock.start()
+        model.learn_file(given, said)
+        seconds = clock.seconds(), clock.cpu_seconds()
+        answers = model.read(said)
+    clock.first = seconds[1] * start / len(stream)
+    return Outcome(*scored(answers, stream), *seconds)
 
 
 def ours(stream: Stream, effort: float | None, clock: StartClock, start: int) -> Outcome:
@@ -245,7 +268,8 @@ def _by_stream(text: str, key: str, results: Mapping[str, Any]) -> str:
         classes = results["streams"][stream]["task"] != "regression"
         scale = 100.0 if key.endswith("error") and classes else 1.0
         found = [results["runs"][stream].get(name, {}) for name in names]
-        rows.append([stream, *(_cell(one, key, scale) for one in found)])
+        short = stream.removesuffix("_california_housing")
+        rows.append([short, *(_cell(one, key, scale) for one in found)])
     return common.table([text, *(name.removeprefix("effort ") for name in names)], rows)
 
 

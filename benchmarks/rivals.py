@@ -7,8 +7,9 @@ import importlib.metadata
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -487,12 +488,11 @@ RIVER_MODELS = (
 _PAIRS = "-q :: -b 22"
 
 
-class _Vowpal:
+class Vowpal:
     """Events in VW's text form, `label | column:value ...`; what is missing is left out."""
 
     def __init__(self, stream: Stream, options: str) -> None:
         from river import stats
-        from vowpalwabbit import Workspace
 
         self._names = {column: f"c{j}" for j, column in enumerate(stream.columns)}
         self._labels = [] if stream.task == "regression" else stream.labels
@@ -505,14 +505,23 @@ class _Vowpal:
             "regression": "",
         }[self._task]
         self._mean, self._variance = stats.Mean(), stats.Var(ddof=0)
-        self._workspace = Workspace(f"--quiet {loss} {options}")
+        self._options = f"--quiet {loss} {options}"
+        self._scales: list[tuple[float, float]] = []
+
+    @cached_property
+    def _workspace(self) -> Any:
+        from vowpalwabbit import Workspace
+
+        return Workspace(self._options)
 
     def _text(self, x: Event) -> str:
         names = self._names
         return "| " + " ".join([f"{names[column]}:{value}" for column, value in x.items()])
 
     def predict_proba_one(self, x: Event) -> Mapping[Any, float]:
-        answer = self._workspace.predict(self._text(x))
+        return self._shares(self._workspace.predict(self._text(x)))
+
+    def _shares(self, answer: Any) -> Mapping[Any, float]:
         if self._task == "binary":
             return {False: 1 - answer, True: answer}
         return dict(zip(self._labels, answer, strict=True))
@@ -525,19 +534,45 @@ class _Vowpal:
     def _spread(self) -> float:
         return math.sqrt(self._variance.get()) or 1.0
 
-    def learn_one(self, x: Event, y: Any) -> None:
+    def _example(self, x: Event, y: Any) -> str:
         if self._task == "regression":
             self._mean.update(y)
             self._variance.update(y)
             label = (y - self._mean.get()) / self._spread
         else:
             label = self._index[y]
-        self._workspace.learn(f"{label} {self._text(x)}")
+        return f"{label} {self._text(x)}"
+
+    def learn_one(self, x: Event, y: Any) -> None:
+        self._workspace.learn(self._example(x, y))
+
+    def write(self, events: Sequence[tuple[Event, Any]], path: Path) -> None:
+        """The events in VW's form as a file; numbers as they are learned one by one."""
+        with path.open("w", encoding="utf-8") as file:
+            for x, y in events:
+                self._scales.append((self._mean.get(), self._spread))
+                file.write(f"{self._example(x, y)}\n")
+
+    def learn_file(self, given: Path, said: Path) -> None:
+        """Predict, then learn each event of a file by VW's own loop, that of the command `vw`."""
+        from vowpalwabbit import Workspace
+
+        Workspace(f"{self._options} -d {given} -p {said}").finish()
+
+    def read(self, said: Path) -> list[Any]:
+        """What it predicted, as `predict_one` or `predict_proba_one` says it."""
+        lines = said.read_text(encoding="utf-8").splitlines()
+        if self._task == "regression":
+            both = zip(lines, self._scales, strict=True)
+            return [mean + float(line) * spread for line, (mean, spread) in both]
+        if self._task == "binary":
+            return [self._shares(float(line)) for line in lines]
+        return [self._shares([float(one.split(":")[1]) for one in line.split()]) for line in lines]
 
 
 def _vowpal(name: str, options: str) -> Contestant:
     settings = f"loss of the task, numbers standardised; {options}"
-    return Contestant(name, partial(_Vowpal, options=options), "vowpalwabbit", settings)
+    return Contestant(name, partial(Vowpal, options=options), "vowpalwabbit", settings)
 
 
 VW = _vowpal("VW", "")

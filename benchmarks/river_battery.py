@@ -89,7 +89,7 @@ def run_loop(
     except Exception as error:  # a rival's failure is its result
         ended = f"failed: {type(error).__name__}: {error}"
     seconds, cpu = clock.seconds(), clock.cpu_seconds()
-    return Outcome(*_scored(answers, stream), seconds, cpu, ended)
+    return Outcome(*scored(answers, stream), seconds, cpu, ended)
 
 
 class Clock:
@@ -158,7 +158,8 @@ def _batches(
 # --- answers as arrays --------------------------------------------------------------------------
 
 
-def _scored(answers: Sequence[Any], stream: Stream) -> tuple[NDArray[Any], NDArray[np.float64]]:
+def scored(answers: Sequence[Any], stream: Stream) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Answers to the first events of a stream, as an `Outcome` has them."""
     labels = stream.y[: len(answers)].tolist()
     if stream.task == "regression":
         guess = [math.nan if answer is None else float(answer) for answer in answers]

@@ -15,7 +15,7 @@ pytest.importorskip("sklearn", reason="a rival: pip install scikit-learn")
 from benchmarks import cost
 from benchmarks import river_battery as battery
 from benchmarks.data import DataError
-from benchmarks.rivals import Contestant
+from benchmarks.rivals import VW, VW_PAIRS, Contestant
 from benchmarks.streams import load
 from streamk.learners import MultiKernel
 
@@ -132,3 +132,22 @@ def test_a_quick_run_has_all_tables(
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines()[:-1])) <= 100
     assert ("lightgbm not installed" in said) == ("LightGBM" not in there)
+
+
+@pytest.mark.parametrize("name", ["elec2", "letter", "cpusmall", "airlines_h2o_44k"])
+@pytest.mark.parametrize("contestant", [VW, VW_PAIRS])
+def test_a_file_is_learned_as_single_events(contestant: Contestant, name: str) -> None:
+    pytest.importorskip("vowpalwabbit", reason="a rival: pip install vowpalwabbit")
+    stream = load(name, None, quick=True, events=200)
+    single = battery.run_loop(contestant, stream, 0, math.inf)
+    clock = cost.StartClock(50)
+    many = cost.from_file(contestant, stream, clock, 50)
+    assert 0 < clock.first < many.cpu_seconds
+    assert single.ended == many.ended == ""
+    if stream.task == "regression":
+        # VW keeps a prediction within the labels so far, of a file with the event's own.
+        close = np.isclose(many.guess, single.guess, rtol=1e-4, atol=1e-4)
+        assert close.mean() > 0.98
+    else:
+        np.testing.assert_allclose(many.p, single.p, atol=1e-5)
+        assert (many.guess == single.guess).mean() > 0.98, "but for ties of six digits"
