@@ -44,22 +44,29 @@ class Sums:
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("delay", [0, 1, 7, 48])
 @pytest.mark.parametrize("last", [0, 30])
+@pytest.mark.parametrize("every", [0, 2 * EVERY])
 def test_every_batch_is_answered_by_trees_of_the_labels_known_when_it_came(
-    delay: int, last: int
+    delay: int, last: int, every: int
 ) -> None:
     def known(start: int) -> Any:
         return found.y[: max(start - max(delay - 1, 0), 0)]
 
+    def training(t: int) -> int:
+        return t - t % (every if every and t >= every else EVERY)
+
     found = stream("cpusmall", 95)
-    contestant = retrained._contestant("sums", lambda *_: Sums(), "streamk", "", last=last)
+    contestant = retrained._contestant(
+        "sums", lambda *_: Sums(), "streamk", "", last=last, every=every
+    )
     outcome = battery.run_loop(contestant, found, delay, math.inf)
     expected: list[float] = []
     for t in range(95):
-        trained = known(t - t % EVERY)
+        trained = known(training(t))
+        before = known(t if t < EVERY else t - t % EVERY)
         if len(trained):
             expected.append(trained[-last:].sum())
         else:
-            expected.append(known(t).mean() if t < EVERY and len(known(t)) else math.nan)
+            expected.append(before.mean() if len(before) else math.nan)
     np.testing.assert_allclose(outcome.guess, expected)
 
 
