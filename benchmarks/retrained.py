@@ -426,7 +426,7 @@ def render_part(found: Mapping[str, Any]) -> str:
     ]
     when = {"whole length": "whole", "random order": "random"}.get(late, late)
     for name, against in found.get("against_log", {}).items():
-        title = f"{_title(name)}: % log loss, {when}"
+        title = f"{_title(name)}: % loss, {when}"
         shown.append(against_table(title, "best rival", against, 100))
     shown += _against(": {}, " + when, found["against"])
     shown += _against(f" {later}: {{}}", found["later_against"])

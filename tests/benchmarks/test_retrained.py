@@ -96,21 +96,32 @@ def test_answers_are_those_of_trees_fitted_by_hand(name: str, make: Any) -> None
 
 
 @pytest.mark.nightly
-def test_a_quick_run_has_all_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("part", "rivals"),
+    [
+        ("late", retrained.RIVALS),
+        ("labels_late", retrained.INFORMED),
+    ],
+)
+def test_a_quick_run_has_all_tables(
+    part: str, rivals: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "found.json"
-    given = ["--quick", "--out", str(out), "--streams", "elec2", "ChickWeights", "--only", "late"]
+    given = ["--quick", "--out", str(out), "--streams", "elec2", "ChickWeights", "--only", part]
+    field = (retrained.OURS, retrained.PLAIN, *retrained.RIVALS[:2], *rivals)
+    given += ["--contestants", *(one.name for one in field)]
     retrained.run(given)
     said = capsys.readouterr()
     document = json.loads(out.read_text())
-    part = document["results"]["late"]
-    field = (retrained.OURS, retrained.PLAIN, *retrained.RIVALS)
-    there = {one.name for one in field if one.version is not None}
-    assert set(part["contestants"]) == there
-    assert max(map(len, said.out.splitlines()[:-1])) <= 100
+    found = document["results"][part]
+    assert set(found["contestants"]) == {one.name for one in field if one.version is not None}
+    assert found["against_log"][retrained.OURS.name].keys() == {"elec2"}
+    assert [line for line in said.out.splitlines()[:-1] if len(line) > 100] == []
     for one in retrained.CONTESTANTS.values():
         assert (f"{one.package} not installed" in said.out) == (one.version is None)
     capsys.readouterr()
     retrained.run([*given, "--cached"])
     said = capsys.readouterr()
-    assert said.err.splitlines() == ["late"], "all runs were kept, those of ours too"
-    assert "HGB, all before" in said.out
+    assert said.err.splitlines() == [part], "all runs were kept, those of ours too"
+    assert {"late": "HGB, all before", "labels_late": "HGB all + labels"}[part] in said.out
+    assert "ours: % loss, 48 late" in said.out
