@@ -188,7 +188,9 @@ def _rate(document: Mapping[str, Any]) -> Figure:
 
 _APART = 0.3
 """Logarithm of the ratio of rates below which points have one label."""
-_RIVALS = dict(zip(cost.RIVALS, ((_GREEN, "^"), (_BLUE, "s"), (_PINK, "D")), strict=True))
+_RIVALS = dict(
+    zip(cost.RIVALS, ((_GREEN, "^"), (_BLUE, "s"), (_PINK, "D"), (_SKY, "v")), strict=True)
+)
 
 
 def _cost(document: Mapping[str, Any]) -> Figure:
