@@ -392,10 +392,10 @@ def front(document: Mapping[str, Any]) -> str:
             rates = [events / one["cpu_time_s"] for one in (*of, {"cpu_time_s": theirs[name][5]})]
             best = f"{_number(theirs[name][1])} {_INITIALS[name]}"
             errors = [_number(statistics.fmean(one["primary"])) for one in of]
-            about = [key.rpartition("/")[2][:18], f"{events:,.0f}"]
+            about = [key.rpartition("/")[2][:16], f"{events:,.0f}"]
             rows.append([*about, *errors, best, *(f"{rate:,.0f}" for rate in rates)])
         header = [what, "events", "streamk", "no metric", "published"]
-        header += ["/s", "no metric/s", "published/s"]
+        header += ["streamk/s", "no metric/s", "published/s"]
         texts += [common.table(header, rows)] if rows else []
     return "\n\n".join([*texts, "/s: events a second of the processor, published ones of another"])
 
