@@ -45,15 +45,12 @@ class FramedFormat(RecordFormat, Protocol):
     @property
     def rest(self) -> float:
         """Seconds until the registry is asked again."""
-        ...
 
     def ready(self, values: Sequence[Any]) -> int:
         """Return how many of the first records can be read: their schemas are there."""
-        ...
 
     def trouble(self) -> Trouble | None:
         """Tell of a registry that is gone."""
-        ...
 
 
 def open_format(

@@ -188,11 +188,9 @@ class MessageWorkers(Protocol):
 
         Another thread may wait for another worker meanwhile.
         """
-        ...
 
     def close(self) -> None:
         """Free what is held."""
-        ...
 
 
 class TaskDivision(Closing):

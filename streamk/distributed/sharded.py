@@ -48,7 +48,6 @@ class Workers(Protocol):
 
     def begin(self, task: Task) -> Callable[[], Outcome]:
         """Begin what `streamk.distributed.replicas.work` does; return what waits for it."""
-        ...
 
 
 class Sharded(OwnClasses):

@@ -41,19 +41,15 @@ class Waiting(Protocol):
     @property
     def slots(self) -> list[int]:
         """The slots of the events in memory, in the order in which they are saved."""
-        ...
 
     def count(self) -> Fates:
         """Return the fates of events and labels."""
-        ...
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, "fates", and what else is no array, as JSON data."""
-        ...
 
     def arrays(self) -> dict[str, Any]:
         """Return the rest of what is known of them."""
-        ...
 
     def restore(
         self,
@@ -62,7 +58,6 @@ class Waiting(Protocol):
         check: Callable[[HeldRecords], None],
     ) -> int:
         """Go on where the two were called; return the number of events in memory."""
-        ...
 
 
 class HoldingTrainer(Trainer):

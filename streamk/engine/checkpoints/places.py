@@ -24,42 +24,33 @@ class Remote(Protocol):
     @property
     def name(self) -> str:
         """The last part of the address."""
-        ...
 
     @property
     def parent(self) -> Self:
         """The address without its last part."""
-        ...
 
     def __truediv__(self, name: str) -> Self: ...
 
     def sizes(self) -> dict[str, int | None]:
         """Return the next parts of all addresses below: of objects with their sizes in bytes."""
-        ...
 
     def iterdir(self) -> Iterator[Self]:
         """Yield what `sizes` names."""
-        ...
 
     def exists(self) -> bool:
         """Return whether there is something of this name, or below."""
-        ...
 
     def is_dir(self) -> bool:
         """Return whether there is something below."""
-        ...
 
     def read(self, most: int | None = None) -> bytes:
         """Return the bytes there, or the first of them. Raises `FileNotFoundError`."""
-        ...
 
     def store(self, key: Any) -> Any:
         """Return the store of the job whose place this is, signed with a `Key` or None."""
-        ...
 
     def marker(self) -> object:
         """Return a value that is another one once there is a newer checkpoint."""
-        ...
 
 
 Location = Path | Remote

@@ -47,23 +47,18 @@ class Named(Protocol):
 
     def add(self, rows: Rows) -> None:
         """Take further scored events."""
-        ...
 
     def whole(self) -> float:
         """Return the figure of all events taken."""
-        ...
 
     def window(self, rows: Rows) -> float:
         """Return the figure of some events only."""
-        ...
 
     def to_json(self) -> Any:
         """Everything, as JSON data."""
-        ...
 
     def resume(self, saved: Any, scored: int) -> None:
         """Go on where `to_json` was called, or with None begin after so many `scored` events."""
-        ...
 
 
 def named(names: Sequence[str], *, classification: bool, confusion: Confusion) -> list[Named]:

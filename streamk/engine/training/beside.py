@@ -38,17 +38,14 @@ class RegionGiver(Protocol):
     @property
     def level(self) -> float:
         """Share of the labels that regions are to hold."""
-        ...
 
     def follow_events(
         self, found: Prequential, classes: Sequence[Any], labels: Sequence[Any], *, learns: bool
     ) -> tuple[Entries, Floats]:
         """Give regions to n events in turn, and learn the label of each before the next."""
-        ...
 
     def give(self, found: Prequential, classes: Sequence[Any]) -> tuple[Entries, Floats]:
         """Give regions to n events whose labels come later; return them, and thresholds (n,)."""
-        ...
 
     def learn_later(
         self,
@@ -59,16 +56,13 @@ class RegionGiver(Protocol):
         delays: Sequence[int],
     ) -> Floats:
         """Learn n labels that came later; return whether regions held them, and sizes, (n, 2)."""
-        ...
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
-        ...
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], level: float | None = None) -> Self:
         """Go on where `to_json` was called. Raises `StateError`."""
-        ...
 
 
 class Scored(NamedTuple):
@@ -115,15 +109,12 @@ class AlarmWriter(Protocol):
         alone: LoneReader,
     ) -> None:
         """Watch a batch, and write the alarms in it."""
-        ...
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON data."""
-        ...
 
     def restore(self, data: Any) -> None:
         """Go on where `to_json` was called. Raises `StateError`."""
-        ...
 
 
 def alarms(sink: Sink, *, classification: bool, level: float | None) -> AlarmWriter:
@@ -156,13 +147,11 @@ class Watcher(Protocol):
     @property
     def due(self) -> bool:
         """An explanation is due."""
-        ...
 
     def explain(
         self, model: Learner, schema: Schema, X: Floats, event: Callable[[], Event]
     ) -> Any | None:
         """Explain what a model predicts for the first of events (n, d); None if it is not time."""
-        ...
 
     def show(
         self,
@@ -177,12 +166,9 @@ class Watcher(Protocol):
         `label` is None where it is not known, `value` that of the column of slices, and `held` the
         number of an event whose label comes later.
         """
-        ...
 
     def label(self, numbers: Sequence[int], labels: Sequence[Any]) -> None:
         """Take the labels of events that were held, by their numbers."""
-        ...
 
     def refused(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take events that cannot be used, as dead letters have them."""
-        ...

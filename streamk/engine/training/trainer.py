@@ -619,12 +619,9 @@ class DelayedLabels(Protocol):
         self, events: Source, label: str | int | None, model: Learner, *, learn: bool
     ) -> Source:
         """Return events and labels as one source; raise `InvalidInput` where that cannot be."""
-        ...
 
     def trainer(self, model: Learner, source: Source, stream: Stream, **options: Any) -> Trainer:
         """Return the trainer for that source, whose `options` are as of `Trainer`."""
-        ...
 
     def to_json(self) -> dict[str, Any]:
         """Return what a checkpoint and the run that goes on from it must agree in."""
-        ...
