@@ -124,13 +124,13 @@ def figure_rows(
     return rows[:1] + compared + rows[1:]
 
 
-def slice_rows(slices: Mapping[str, Mapping[str, Any]], of: str = "slice") -> list[tuple[str, ...]]:
+def slice_rows(slices: Mapping[str, Mapping[str, Any]], of: str) -> list[tuple[str, ...]]:
     """Each value of a column with its events, its first figure and the baseline of that.
 
     These are of all its events, and the figure of the last ones, too.
 
     >>> one = {"events": 3, "accuracy": 0.75, "log_loss": 0.5, "no_change": 0.5, "window": {}}
-    >>> slice_rows({"Rome": one})  # doctest: +NORMALIZE_WHITESPACE
+    >>> slice_rows({"Rome": one}, "slice")  # doctest: +NORMALIZE_WHITESPACE
     [('slice', 'events', 'no change', 'accuracy', 'last ones'),
      ('Rome', '3', '0.5000', '0.7500', '')]
     """
