@@ -375,16 +375,16 @@ def _without_tails(X: Numbers) -> Numbers:
     return np.asarray(np.clip(X, np.where(differ, least, -np.inf), np.where(differ, most, np.inf)))
 
 
-def as_events(X: ArrayLike, least: int = 1) -> Numbers:
-    """Return events (n, d) as float64; raise InvalidInput unless they are, and enough."""
+def as_events(X: ArrayLike) -> Numbers:
+    """Return events (n, d) as float64; raise InvalidInput unless they are, and two."""
     try:
         rows = np.ascontiguousarray(X, np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"events must be numbers: {error}") from error
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise InvalidInput(f"events of shape {rows.shape} must have shape (n, d) with columns")
-    if len(rows) < least:
-        raise InvalidInput(f"there are {len(rows)} events, and at least {least} are needed")
+    if len(rows) < 2:
+        raise InvalidInput(f"there are {len(rows)} events, and at least 2 are needed")
     if np.isinf(rows).any():
         row, column = np.argwhere(np.isinf(rows))[0]
         raise InvalidInput(

@@ -142,7 +142,7 @@ def dc_pred(
     >>> model.predict_one([0.5, 0.5]), model.predict_one([-0.5, 0.5])
     ('same', 'other')
     """
-    rows = as_events(X, least=2)
+    rows = as_events(X)
     _TASK.check("task", task)
     targets = (Targets.labels if task == "classification" else Targets.numbers)(y, len(rows))
     given = None if importance is None else _checked_importance(importance, len(rows))
@@ -215,7 +215,7 @@ def compile(  # noqa: A001 (the name that users look for)
             f"{model!r} cannot be compiled: it predicts by what entities did before an event, and a"
             " compiled model knows nothing but the event"
         )
-    rows = as_events(X_sample, least=2)
+    rows = as_events(X_sample)
     frame = X_sample if hasattr(X_sample, "columns") else None
     columns = getattr(model, "columns", None)
     for names in (getattr(model, "feature_names_in_", None), getattr(frame, "columns", None)):
