@@ -151,7 +151,7 @@ def _one_by_one(name: str, model: Any, events: Sequence[Event]) -> Line:
 
 def _draw(lines: Sequence[Line], path: Path) -> None:
     """Draw accuracy over the last events along the stream."""
-    figure = new_figure(9, 4.8)
+    figure = new_figure(4.8)
     from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 
     axes = figure.add_subplot()

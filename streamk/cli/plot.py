@@ -30,8 +30,8 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, in inches, that is drawn without a display.
+def new_figure(height: float) -> Figure:
+    """Return an empty figure, 9 inches wide, that is drawn without a display.
 
     Raises `UsageError` if matplotlib is not installed.
     """
@@ -40,7 +40,7 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(9, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -141,7 +141,7 @@ def _panels(story: StreamHistory) -> list[list[str]]:
 def _draw(story: StreamHistory, path: Path) -> None:
     panels, has_bad = _panels(story), bool(story.bad.places())
     heights = [3.0, *([1.6] * (len(panels) - 1)), *([0.7] * has_bad)]
-    figure = new_figure(9, 1.3 + sum(heights))
+    figure = new_figure(1.3 + sum(heights))
     from matplotlib.ticker import StrMethodFormatter
 
     axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
