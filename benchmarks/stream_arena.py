@@ -10,7 +10,8 @@ first events are learned through River's loop, arrays and, where it is installed
 too: all must agree to the last digit. Rivals are CapyMOA's, of 100 trees, each in such a process.
 
 A run is a file in StreamArena's form, and is taken from there the next time: delete it to measure
-it anew. Interrupted, the benchmark goes on where it was.
+it anew. Interrupted, the benchmark goes on where it was. What the JSON has of rivals, and of streams
+that are not there, stays in it.
 """
 
 from __future__ import annotations
@@ -357,6 +358,16 @@ def gathered(folder: Path, stream: Stream, anew: Sequence[str]) -> dict[str, Any
     return {"anew": stream.key in anew, "learners": found}
 
 
+def with_former(former: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
+    """Results, with former ones of rivals, which take hours, and of streams that are not here."""
+    found = dict(former)
+    for key, one in results.items():
+        there = former.get(key, {"learners": {}})["learners"]
+        rivals = {name: of for name, of in there.items() if LEARNERS[name].of}
+        found[key] = {**one, "learners": rivals | one["learners"]}
+    return found
+
+
 _OTHERS = {"classification": ("accuracy", "kappa"), "regression": ("mae", "r2")}
 
 
@@ -544,6 +555,7 @@ def run(argv: Sequence[str] | None = None) -> None:
         results = {key: gathered(runs(options), one, made) for key, one in streams.items()}
         if options.events and not options.out:  # a part is no result
             options.out = runs(options) / "results.json"
+        results = with_former(common.earlier(common.written(NAME, options)), results)
         settings = {"events": options.events, "check": options.check}
         common.finish(NAME, options, settings, results, render)
 

@@ -362,3 +362,13 @@ def test_ours_tells_every_option_of_its_experts() -> None:
     assert told.keys() == {"model", *options_of("multi-kernel")} - {"seed"}
     (expert,) = told["external_experts"]
     assert expert.keys() == {"model", *options_of("feature-machine")} - {"seed"}
+
+
+def test_what_takes_hours_stays_where_it_is_not_measured_again() -> None:
+    def learners(**seeds: int) -> dict[str, object]:
+        return {"anew": False, "learners": {name: {"seeds": [n]} for name, n in seeds.items()}}
+
+    former = {"here": learners(streamk=1, SOKNL=1, **{"streamk-no-metric": 1})}
+    former["there"] = learners(streamk=1)
+    found = stream_arena.with_former(former, {"here": learners(streamk=2)})
+    assert found == {"here": learners(streamk=2, SOKNL=1), "there": former["there"]}
