@@ -139,6 +139,7 @@ class Without(MultiKernel):
         if self._silent == CONSTANT:
             classes = arrays["CONSTANT_LEVELS"].shape[1]
             arrays["CONSTANT_LEVELS"][:] = 1.0 / classes if classes > 1 else 0.0
+            arrays["CONSTANT_CHAIN"][:] = 0.0
         else:
             arrays["ACTIVE"][BANKS.index(self._silent)] = False
 

@@ -10,8 +10,8 @@ first events are learned through River's loop, arrays and, where it is installed
 too: all must agree to the last digit. Rivals are CapyMOA's, of 100 trees, each in such a process.
 
 A run is a file in StreamArena's form, and is taken from there the next time: delete it to measure
-it anew. Interrupted, the benchmark goes on where it was. What the JSON has of rivals, and of streams
-that are not there, stays in it.
+it anew. Interrupted, the benchmark goes on where it was. Figures of rivals, and of streams that are
+not there, stay in the JSON.
 """
 
 from __future__ import annotations

@@ -46,6 +46,8 @@ GROUP = 2 * LANES
 """Points that lie in lanes together where points are many."""
 LATE = 8
 """Events learned between the prediction of an event and its learning from which on that is late."""
+OF_LAGS = 1 / 32
+"""Rate of the running mean of how many events these are."""
 
 
 class Law(IntEnum):

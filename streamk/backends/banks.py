@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from streamk.backends import NUMBERS
 from streamk.declared import Declared, Domain
 
 PoolSizes: TypeAlias = Mapping[str, int]
@@ -41,6 +42,8 @@ NEWTON_COLUMNS = 64
 """Columns up to which there is this bank: its time grows with their square."""
 CONSTANT_RATES = (1.0, 0.2, 0.01)
 """Of the experts of the constant kernel."""
+CHAIN_LABELS = 256
+"""Labels, the first ones, of which the constant kernel knows what label follows them."""
 
 WIDE = Domain(-1e30, 1e30)
 """Of coefficients: what follows from them in single precision is finite. Those of real streams are
@@ -226,14 +229,18 @@ NEWTON = Bank(
 )
 """Recursive least squares with forgetting, where columns are few."""
 
+CHAIN = Learned("constant_chain", "float32", ("CHAIN", "CLASSES"), Domain(0.0, 1e4))
+"""How often a class came where another was the last one known, discounted; none of numbers."""
+
 CONSTANT = Bank(
     "constant",
-    lambda _: len(CONSTANT_RATES),
+    lambda sizes: len(CONSTANT_RATES) + (sizes["TASK"] != NUMBERS),
     learned=(
         Learned("constant_levels", "float32", (len(CONSTANT_RATES), "CLASSES"), WIDE, unit="value"),
+        CHAIN,
     ),
 )
-"""Labels alone, smoothed at several rates; always active."""
+"""Labels alone: smoothed at several rates, and classes by the last one known; always active."""
 
 BANKS = (LINEAR, GAUSSIAN, BINNING, WINDOW, NEWTON, CONSTANT)
 """In the order of their scores. The first and the last one are always active, the others as they

@@ -8,8 +8,9 @@ bandwidths, tables of random binning in groups, with the columns of all tables (
 cells (SLOTS), the events of the window, and the features of the bank newton (0 without it). Of the
 others, COLUMNS is d, the columns that there is room for, OUTPUTS (1 for two classes and for
 numbers), CLASSES (1 for numbers), N_KNOTS of a column's ranks, MIXERS fixed shares (MIXERS_SHARE),
-products of experts (MIXERS_PRODUCT) and the product of these, EXTERNAL the experts whose outputs
-come from elsewhere: the last ones, and OWN_EXPERTS all others. Outputs that there is room for,
+products of experts (MIXERS_PRODUCT) and the product of these, CHAIN the labels of
+which it is known what follows (0 for numbers), EXTERNAL the experts whose outputs come from
+elsewhere: the last ones, and OWN_EXPERTS all others. Outputs that there is room for,
 those that are not used being zero, are OUTPUT_ROOM. `derived` has the rest.
 """
 
@@ -19,17 +20,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from streamk.backends import NUMBERS, filled
-from streamk.backends.banks import BANKS, RULES, WIDE
+from streamk.backends.banks import BANKS, CHAIN, CHAIN_LABELS, RULES, WIDE
 from streamk.declared import FLAGS, Declared, Domain
 
 FLAGGED_BANKS = len(BANKS) - 1
 """Banks with a flag of whether they are active, which the first one always is; the constant one,
 the last, has none."""
 
-COUNTERS = ("COUNT", "NEXT", "MIXED_IS_CURRENT", "LAG")
+COUNTERS = ("COUNT", "NEXT", "MIXED_IS_CURRENT", "LAG", "KNOWN")
 """Numbers that change: of events in the window; of the window's row that the next event takes;
 whether PROBABILITIES and MIXED are of SCORES and of the weights as they are now; events that were
-learned between the prediction of the next one and its learning."""
+learned between the prediction of the next one and its learning; the class known last at that
+prediction, -1 of none."""
 DEFAULT, SQUARED, HUBER, QUANTILE = range(4)
 """Kinds of losses. By default experts learn Huber's loss and are mixed by their absolute errors."""
 STAGES = ("EVALUATE_FEATURES", "PREDICT_EXPERTS", "MIX", "LEARN_WEIGHTS", "LEARN_EXPERTS")
@@ -110,7 +112,7 @@ FORECASTING = (
     # Scores of the event in the pool's workspace, of no use where ACTIVE_MASK is 0.
     Declared("scores", "float32", _BY_EXPERT),
     # SCORES, with NaN where an expert is inactive; then of each mixture MIXED and its prediction;
-    # OUT, if there are two mixtures.
+    # OUT, if there are two mixtures; of classes the one known last, -1 of none.
     Declared("forecast", "float32", ("FORECAST_ROWS", "OUTPUTS")),
     Declared("active_mask", "float64", ("EXPERTS",)),  # 0 where an expert is inactive, else 1
     Declared("ones", "float64", ("MIXERS",)),  # all 1
@@ -174,15 +176,18 @@ def derived(sizes: Mapping[str, int]) -> dict[str, int]:
     (BINNING_USED_LINE); the classes that smoothers have sums of (WINDOW_CLASSES), two for numbers;
     experts of the pool itself (OWN_EXPERTS); and the rows of a forecast (FORECAST_ROWS): of the
     experts, the mixers and their mixture. With external experts these are the mixers of all and
-    their mixture, those of the others and theirs, and the one of the two that is predicted.
+    their mixture, those of the others and theirs, and the one of the two that is predicted. Of
+    classes the last row has the one known last.
     """
     mixture, external = sizes["MIXERS"] + 1, sizes["EXTERNAL"]
+    of_classes = sizes["TASK"] != NUMBERS
     return {
         **sizes,
         "BINNING_LINE": line(sizes["OUTPUT_ROOM"]),
         "BINNING_USED_LINE": line(sizes["OUTPUTS"]),
         "WINDOW_CLASSES": max(2, sizes["CLASSES"]),
-        "FORECAST_ROWS": sizes["EXPERTS"] + (2 * mixture + 1 if external else mixture),
+        "CHAIN": min(sizes["CLASSES"], CHAIN_LABELS) if of_classes else 0,
+        "FORECAST_ROWS": sizes["EXPERTS"] + (2 * mixture + 1 if external else mixture) + of_classes,
         "OWN_EXPERTS": sizes["EXPERTS"] - external,
     }
 
@@ -207,6 +212,7 @@ def learned_of(sizes: Mapping[str, int]) -> tuple[Declared, ...]:
 def _left_out(sizes: Mapping[str, int]) -> tuple[Declared, ...]:
     """Return arrays that there are none of."""
     return (
+        *(() if sizes["CHAIN"] else (CHAIN,)),
         *(() if sizes["LOSS"] == QUANTILE else _OF_QUANTILES),
         *(() if sizes["EXTERNAL"] else _OF_EXTERNAL),
     )

@@ -45,6 +45,22 @@ def test_the_last_opinion_on_an_event_counts() -> None:
     assert said.nbytes == 0
 
 
+def test_of_equal_events_each_has_its_own_opinion() -> None:
+    said = PendingPredictions(1 << 20)
+    for learned in (10, 20, 30, 40):
+        said.keep(b"a", Kept(opinion(learned), learned))
+    said.keep(b"a", Kept(opinion(41.0), 40))  # nothing was learned between the two
+    usual = 21.0, 9.0, 1e9
+    found = [said.take(b"a", each) for each in usual]
+    assert [one.scores[0] for one in found if one is not None] == [20.0, 10.0, 41.0]
+    assert b"a" in said
+    assert said.nbytes == 17
+    last = said.take(b"a")
+    assert last is not None
+    assert (last.learned, said.nbytes, len(said)) == (30, 0, 0)
+    assert b"a" not in said
+
+
 def test_the_oldest_are_forgotten() -> None:
     said = PendingPredictions(5 * 17)
     for name in range(20):

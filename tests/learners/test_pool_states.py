@@ -197,6 +197,7 @@ def test_all_arrays_of_a_state_are_declared() -> None:
             {
                 "LOSS": pool_arrays.QUANTILE if kind == "quantile" else pool_arrays.DEFAULT,
                 "EXTERNAL": int(kind == "external"),
+                "CHAIN": int(kind not in ("numbers", "quantile")),
             }
         )
         assert found - upkeep == {each.name for each in stored}

@@ -218,6 +218,11 @@ class PoolTable:
         """Row of the window that the next event takes."""
         return int(self._table[loops.slot.NEXT])
 
+    @property
+    def usual_lag(self) -> float:
+        """About how many events are learned between the prediction and the learning of one."""
+        return float(self.arrays["LATE_ERRORS"][-1])
+
     def set_lag(self, events: int) -> None:
         """Say how many events were learned since the next one was predicted."""
         self._table[loops.slot.LAG] = events

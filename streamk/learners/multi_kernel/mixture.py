@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.backends import loops, threads
+from streamk.backends import OF_LAGS, loops, threads
 from streamk.learners.common.classes import Label
 from streamk.learners.multi_kernel import binning_tables, pool_growth
 from streamk.learners.multi_kernel.expert_pool import ExpertPool
@@ -293,12 +293,14 @@ class ExpertMixture:
         places, lags = np.full(len(events), -1), np.zeros(len(events), np.int64)
         found: list[Kept] = []
         if len(self.pending):
+            usual = self.pool.usual_lag
             for n, row in enumerate(events):
-                one = self.pending.take(row.tobytes())
+                one = self.pending.take(row.tobytes(), self.n_events + n - usual)
                 if one is not None and not predict:
                     places[n], known[n] = len(found), one.known
                     lags[n] = self.n_events + n - one.learned
                     found.append(one)
+                usual += (lags[n] - usual) * OF_LAGS
         scores = [one.scores for one in found]
         forecasts = np.stack(scores) if found else self.pool.empty_forecasts(0)
         return forecasts, places, known, lags
@@ -310,12 +312,11 @@ class ExpertMixture:
         pool, name = self.pool, event.tobytes()
         forecast = pool.arrays["FORECAST"]
         known, lag = None, 0
-        if name == self._last_forecast:
+        if name == self._last_forecast and name not in self.pending:
             self._last_forecast = None
-            self.pending.take(name)
         else:
             self.keep_last_forecast()
-            then = self.pending.take(name)
+            then = self.pending.take(name, self.n_events - pool.usual_lag)
             if then is None:
                 self._forecast_now(event)
             else:

@@ -76,10 +76,11 @@ class MultiKernel(OneAtATime, Decider):
     around the stream's median distance, by random features of one projection; Laplacian-like
     kernels of one column, of two, three, six and of up to 64, by random binning, with the weight of
     each kernel learned; kernel smoothers over the last 1,000 events at a ladder of sharpnesses;
-    recursive least squares; and the constant kernel, which follows the labels alone. All but the
-    smoothers learn by several step rules at once, the linear models also by one without a rate or a
-    unit (coin betting). By default a `FeatureMachine`, a kernel whose metric is learned, is another
-    one, and takes most of the time where it is of use (`external_experts`). Two stages mix their
+    recursive least squares; and the constant kernel, which follows the labels alone: their means,
+    and how often each class came where another was the last one known. All but the smoothers learn
+    by several step rules at once, the linear models also by one without a rate or a unit (coin
+    betting). By default a `FeatureMachine`, a kernel whose metric is learned, is another one, and
+    takes most of the time where it is of use (`external_experts`). Two stages mix their
     predictions. The mixers are fixed shares of the experts as they are and of experts made as sure
     as they may be, products of experts, and a product of these; a fixed share with rate a = 0.001
     mixes them.

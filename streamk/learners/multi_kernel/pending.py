@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -44,8 +45,9 @@ class Kept(NamedTuple):
 class PendingPredictions:
     """Predictions of the experts for the events predicted last, by event.
 
-    That of an expert that was inactive then is NaN. Memory has a budget in bytes; the oldest are
-    forgotten first, but for one; `dropped` counts them.
+    That of an expert that was inactive then is NaN. Equal events have one each if something was
+    learned between them. Memory has a budget in bytes; the oldest are forgotten first, but for one;
+    `dropped` counts them.
 
     Examples
     --------
@@ -58,7 +60,9 @@ class PendingPredictions:
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[bytes, int], Kept] = OrderedDict()
+        self._learned: dict[bytes, list[int]] = {}
+        """By event, how many others were learned before each of its predictions."""
         self.nbytes = self.dropped = 0
 
     @cached_property
@@ -70,27 +74,44 @@ class PendingPredictions:
         return len(self._kept)
 
     def __contains__(self, event: bytes) -> bool:
-        return event in self._kept
+        return event in self._learned
 
     def keep(self, event: bytes, forecast: Kept) -> None:
         """Keep a forecast, of arrays that the caller does not use again."""
-        self.take(event)
+        self._remove(event, forecast.learned)
         self.nbytes += forecast.nbytes + len(event)
-        self._kept[event] = forecast
+        self._kept[event, forecast.learned] = forecast
+        self._learned.setdefault(event, []).append(forecast.learned)
         while self.nbytes > self._budget and len(self._kept) > 1:
-            first, forgotten = self._kept.popitem(last=False)
-            self.nbytes -= forgotten.nbytes + len(first)
+            self._remove(*next(iter(self._kept)))
             self.dropped += 1
 
     def items(self) -> list[tuple[bytes, Kept]]:
         """Return all events and the predictions for each, the oldest first."""
-        return list(self._kept.items())
+        return [(event, forecast) for (event, _), forecast in self._kept.items()]
 
-    def take(self, event: bytes) -> Kept | None:
-        """Remove and return the predictions for an event; None where there are none."""
-        found = self._kept.pop(event, None)
+    def take(self, event: bytes, usual: float = math.inf) -> Kept | None:
+        """Remove and return the predictions for an event; None where there are none.
+
+        Of several, those before which about as many events were learned as `usual`, by default the
+        last ones.
+        """
+        times = self._learned.get(event)
+        if times is None:
+            return None
+        learned = times[-1]
+        if len(times) > 1 and usual < learned:
+            learned = min(times, key=lambda one: abs(one - usual))
+        return self._remove(event, learned)
+
+    def _remove(self, event: bytes, learned: int) -> Kept | None:
+        found = self._kept.pop((event, learned), None)
         if found is not None:
             self.nbytes -= found.nbytes + len(event)
+            times = self._learned[event]
+            times.remove(learned)
+            if not times:
+                del self._learned[event]
         return found
 
     def shift(self, factor: float, shift: float) -> None:
@@ -101,6 +122,7 @@ class PendingPredictions:
     def clear(self) -> None:
         """Forget everything."""
         self._kept.clear()
+        self._learned.clear()
         self.nbytes = 0
         if "inner" in vars(self):
             self.inner.clear()

@@ -130,7 +130,7 @@ def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
     still forecast.
     """
     shares = [name for name in ("SHARES", "OWN_SHARES") if name in old.allocated]
-    names = ("CONSTANT_LEVELS", "WINDOW_Z", "WINDOW_Y", *shares, "BANK_COSTS")
+    names = ("CONSTANT_LEVELS", "CONSTANT_CHAIN", "WINDOW_Z", "WINDOW_Y", *shares, "BANK_COSTS")
     new.widen(new.classes, **{name: np.zeros_like(old.allocated[name]) for name in names})
     columns, order = np.arange(len(old.keys)), list(range(old.classes))
     for name in shares:
@@ -141,13 +141,18 @@ def _take_classes(new: ExpertPool, old: ExpertPool) -> None:
 
 
 def _inherit_level(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
-    """Take over the constant kernel's levels."""
+    """Take over the constant kernel's levels, and what label follows which."""
     if new.task == NUMBERS:
         new.arrays["CONSTANT_LEVELS"][...] = old.arrays["CONSTANT_LEVELS"]
         return
     known = order[: old.arrays["CONSTANT_LEVELS"].shape[1]]
     new.arrays["CONSTANT_LEVELS"][...] = 0.0
     new.arrays["CONSTANT_LEVELS"][:, known] = old.arrays["CONSTANT_LEVELS"][:, : len(known)]
+    here, there = (pool.arrays["CONSTANT_CHAIN"] for pool in (new, old))
+    here[...] = 0.0
+    rows = [(to, of) for of, to in enumerate(known[: len(there)]) if to < len(here)]
+    for to, of in rows:
+        here[to, known] = there[of]
 
 
 def _inherit_coefficients(
@@ -162,8 +167,10 @@ def _inherit_coefficients(
         "NEWTON_FEATURES": with_one,
     }
     for each in (each for bank in BANKS for each in bank.learned):
+        if each.split is None:
+            continue
         here, found = (pool.used(each.name.upper()) for pool in (new, old))
-        if each.split is None or not here.size or not found.size:  # one may be without Newton's
+        if not here.size or not found.size:  # one may be without Newton's
             continue
         to: list[Any] = []
         for axis, length in enumerate(each.shape):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk import options
-from streamk.backends import LATE
+from streamk.backends import LATE, OF_LAGS
 from streamk.declared import Domain, count, flag, listed, number, reading
 from streamk.errors import StateError
 from streamk.features.columns import Column, column_keys
@@ -53,8 +53,6 @@ makes look better is not."""
 _COMPARED, _LEAST = 2, 1_024
 """Ratio of the events that metrics are compared by and those of the solution in use, which are
 taken for so many, at least: where more of them did not pay, few are compared."""
-_OF_LAGS = 1 / 32
-"""Rate of the running mean of how late labels come."""
 _GROWTH = 3
 """Ratio of the events of two solutions, at most, where each is made at once."""
 
@@ -372,7 +370,7 @@ class FeatureMachine(Supervised):
             self.lags = self.lags if len(self.lags) else None
         for lag in lags:
             if lag >= 0:
-                self.lag += (lag - self.lag) * (_OF_LAGS if self.lag >= 0.0 else 1.0)
+                self.lag += (lag - self.lag) * (OF_LAGS if self.lag >= 0.0 else 1.0)
             if 0.0 < self.lag < 1e-3:
                 self.lag = 0.0
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from streamk.backends import NUMBERS
 from streamk.backends.jit.compiling import (
     SUMS,
     Compilable,
@@ -20,6 +21,7 @@ from streamk.backends.jit.vectors import carray
 from streamk.backends.numba_backend.experts import (
     all_banks,
     binning,
+    constant,
     expert_predictions,
     mixture,
     reviews,
@@ -114,6 +116,9 @@ def forecast_one(table: Any, x: Any) -> None:
     call(table[slot.PREDICT_EXPERTS], table, ())
     call(table[slot.MIX], table, ())
     mixture.store(table)
+    if table[slot.TASK] != NUMBERS:
+        rows = view.forecast(table)
+        rows[len(rows) - 1, :] = np.float32(constant.known_last(table))
     table[slot.MIXED_IS_CURRENT] = 1
 
 
@@ -145,6 +150,8 @@ def update(table: Any, forecast: Any, y: Any) -> None:
     The mixing learns from the forecast (FORECAST_ROWS, OUTPUTS) that there was when the event had
     to be predicted; the experts learn from what they predict now.
     """
+    if table[slot.TASK] != NUMBERS:
+        table[slot.KNOWN] = int(forecast[len(forecast) - 1, 0])
     call(table[slot.LEARN_WEIGHTS], table, (forecast, y))
     call(table[slot.LEARN_EXPERTS], table, (y,))
 

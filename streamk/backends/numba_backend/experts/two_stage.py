@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from streamk.backends import BINARY, CLASSES, LATE, NUMBERS
+from streamk.backends import BINARY, CLASSES, LATE, NUMBERS, OF_LAGS
 from streamk.backends.jit.compiling import fast
 from streamk.backends.jit.lanes import (
     fma,
@@ -172,9 +172,9 @@ def likelihoods(task: Any, predictions: Any, y: Any, how: Any, out: Any) -> None
         out[e] = likelihood(task, predictions[e], y, how)
 
 
-_LATE_MEMORY, _UNSEEN, _OF_LAGS = 0.999, 8.0, 1 / 32
+_LATE_MEMORY, _UNSEEN = 0.999, 8.0
 """Discount of what is known of late labels' errors; events for which these count as equal, until
-more are known; and the rate of the mean lag."""
+more are known."""
 _LAST, _COUNT, _SQUARES, _PRODUCTS, LAG = range(5)
 """Places: the last error; as discounted sums events, squares, and products of neighbours; and the
 mean lag."""
@@ -197,7 +197,7 @@ def late_weight(known: Any, error: Any, lag: Any) -> Any:
     lag : int
         Events learned between the prediction and now.
     """
-    known[LAG] += (lag - known[LAG]) * _OF_LAGS
+    known[LAG] += (lag - known[LAG]) * OF_LAGS
     if known[LAG] < LATE:
         known[LAG] = known[LAG] if known[LAG] > 1e-3 else 0.0
         return 1.0
