@@ -13,6 +13,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 myst_heading_anchors = 3
 default_role = "code"
 autodoc_member_order = "bysource"
+autodoc_mock_imports = ["capymoa"]  # which takes 2 GB, for two base classes
 autodoc_typehints = "none"  # the docstrings tell shapes and dtypes, which annotations cannot
 autodoc_default_options = {"members": True, "show-inheritance": True}
 suppress_warnings = ["ref.python"]  # the n of a shape (n, d) is several classes' attribute, too

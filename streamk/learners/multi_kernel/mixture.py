@@ -295,8 +295,11 @@ class ExpertMixture:
         if len(self.pending):
             usual = self.pool.usual_lag
             for n, row in enumerate(events):
+                if predict:
+                    self.pending.remove(row.tobytes(), self.n_events + n)
+                    continue
                 one = self.pending.take(row.tobytes(), self.n_events + n - usual)
-                if one is not None and not predict:
+                if one is not None:
                     places[n], known[n] = len(found), one.known
                     lags[n] = self.n_events + n - one.learned
                     found.append(one)
@@ -312,8 +315,9 @@ class ExpertMixture:
         pool, name = self.pool, event.tobytes()
         forecast = pool.arrays["FORECAST"]
         known, lag = None, 0
-        if name == self._last_forecast and name not in self.pending:
+        if name == self._last_forecast:
             self._last_forecast = None
+            self.pending.remove(name, self.n_events)
         else:
             self.keep_last_forecast()
             then = self.pending.take(name, self.n_events - pool.usual_lag)

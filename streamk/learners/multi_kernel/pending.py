@@ -78,12 +78,12 @@ class PendingPredictions:
 
     def keep(self, event: bytes, forecast: Kept) -> None:
         """Keep a forecast, of arrays that the caller does not use again."""
-        self._remove(event, forecast.learned)
+        self.remove(event, forecast.learned)
         self.nbytes += forecast.nbytes + len(event)
         self._kept[event, forecast.learned] = forecast
         self._learned.setdefault(event, []).append(forecast.learned)
         while self.nbytes > self._budget and len(self._kept) > 1:
-            self._remove(*next(iter(self._kept)))
+            self.remove(*next(iter(self._kept)))
             self.dropped += 1
 
     def items(self) -> list[tuple[bytes, Kept]]:
@@ -102,9 +102,10 @@ class PendingPredictions:
         learned = times[-1]
         if len(times) > 1 and usual < learned:
             learned = min(times, key=lambda one: abs(one - usual))
-        return self._remove(event, learned)
+        return self.remove(event, learned)
 
-    def _remove(self, event: bytes, learned: int) -> Kept | None:
+    def remove(self, event: bytes, learned: int) -> Kept | None:
+        """Remove and return the predictions for an event before which so many were learned."""
         found = self._kept.pop((event, learned), None)
         if found is not None:
             self.nbytes -= found.nbytes + len(event)

@@ -117,8 +117,9 @@ def forecast_one(table: Any, x: Any) -> None:
     call(table[slot.MIX], table, ())
     mixture.store(table)
     if table[slot.TASK] != NUMBERS:
-        rows = view.forecast(table)
-        rows[len(rows) - 1, :] = np.float32(constant.known_last(table))
+        rows, known = view.forecast(table), constant.known_last(table)
+        for k in range(rows.shape[1]):
+            rows[len(rows) - 1, k] = known
     table[slot.MIXED_IS_CURRENT] = 1
 
 
