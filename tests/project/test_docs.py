@@ -47,7 +47,7 @@ def blocks(page: str, language: str) -> list[str]:
     return fenced(TEXT[page], language)
 
 
-FOLLOWED = ("quickstart.md", "tutorial.md", "raw_events.md", "horizon.md")
+FOLLOWED = ("quickstart.md", "tutorial.md", "raw_events.md")
 """Pages that are run from top to bottom, by tests/project/test_guide.py."""
 EXAMPLES = [
     (page, block) for page in TEXT if page not in FOLLOWED for block in blocks(page, "python")
@@ -190,7 +190,7 @@ def test_every_page_with_commands_is_run() -> None:
     pages = {page for page, text in TEXT.items() if "```console" in text}
     assert pages == {
         *(*FOLLOWED, "gallery.md", "streams.md", "serving.md", "fast_prediction.md", "models.md"),
-        *("running.md", "resume.md", "metrics.md", "gpu.md", "data.md"),
+        *("running.md", "resume.md", "metrics.md", "gpu.md", "data.md", "late_labels.md"),
     }
 
 

@@ -241,7 +241,7 @@ def test_features_from_raw_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_the_label_of_a_later_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    follow(part("horizon.md"), tmp_path, monkeypatch)
+    follow(part("late_labels.md", "The label of a later event"), tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
