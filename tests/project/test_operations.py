@@ -161,7 +161,7 @@ def test_the_dashboard_shows_all_metrics_and_no_others() -> None:
 
 
 def test_the_page_tells_what_to_look_at_of_all_metrics() -> None:
-    table = PAGE.partition("| of | metric | look when |")[2].partition("\n\n")[0]
+    table = PAGE.partition("| metric | look when |")[2].partition("\n\n")[0]
     assert named(table) == exported()
 
 
