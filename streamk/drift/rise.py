@@ -253,9 +253,9 @@ class ShareTest(RiseTest):
     each other are no evidence when they all rise a little, as do the probabilities that a model
     gives while it learns.
 
-    How often that is a false alarm is measured, not proven, see `docs/signals.md`: of independent
-    errors with rates between 0.05% and 97% there were between 1.1 and 200 times `run_length` to an
-    alarm, and of probabilities none.
+    The rate of false alarms is measured, not proven, see `docs/benchmarks/signals.md`: independent
+    errors with rates between 0.05% and 97% took between 1.1 and 200 times `run_length` to an alarm,
+    and probabilities raised none.
 
     References
     ----------

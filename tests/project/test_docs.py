@@ -58,9 +58,8 @@ EXAMPLES += [("README.md", block) for block in fenced(README, "python")]
 def test_the_guide_has_its_pages() -> None:
     assert TEXT.keys() == {
         *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md", "landmarks.md"),
-        *("factorization.md", "metrics.md", "serving.md", "running.md", "gallery.md", "words.md"),
-        *("additions.md", "fast_prediction.md", "drift.md", "scale_out.md", "signals.md"),
-        *("late_labels.md", "challengers.md", "operations.md"),
+        *("factorization.md", "watch.md", "serving.md", "running.md", "gallery.md", "words.md"),
+        *("additions.md", "fast_prediction.md", "scale_out.md", "late_labels.md", "operations.md"),
         *FOLLOWED,
     }
     contents = (DOCS / "contents.rst").read_text(encoding="utf-8").split()
@@ -190,7 +189,7 @@ def test_every_page_with_commands_is_run() -> None:
     pages = {page for page, text in TEXT.items() if "```console" in text}
     assert pages == {
         *(*FOLLOWED, "gallery.md", "streams.md", "serving.md", "fast_prediction.md", "models.md"),
-        *("running.md", "resume.md", "metrics.md", "gpu.md", "data.md", "late_labels.md"),
+        *("running.md", "resume.md", "watch.md", "gpu.md", "data.md", "late_labels.md"),
     }
 
 

@@ -315,7 +315,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-OTHERS = ("running.md", "resume.md", "metrics.md")
+OTHERS = ("running.md", "resume.md", "watch.md")
 """Pages whose commands are run nightly."""
 
 
