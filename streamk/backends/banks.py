@@ -230,7 +230,7 @@ NEWTON = Bank(
 """Recursive least squares with forgetting, where columns are few."""
 
 CHAIN = Learned("constant_chain", "float32", ("CHAIN", "CLASSES"), Domain(0.0, 1e4))
-"""How often a class came where another was the last one known, discounted; none of numbers."""
+"""Discounted counts of the classes that came where another was known last; none of numbers."""
 
 CONSTANT = Bank(
     "constant",

@@ -158,7 +158,10 @@ def test_the_modules_of_the_reference_are_there() -> None:
     modules = [name for page in pages for name in re.findall(r"automodule:: (\S+)", page)]
     assert len(set(modules)) == len(modules) > 20
     for name in modules:
-        importlib.import_module(name)
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            assert "pip install capymoa" in str(error)  # noqa: PT017 - which is not installed for it
 
 
 def test_every_kind_of_bad_event_is_explained() -> None:
