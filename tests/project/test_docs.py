@@ -57,8 +57,8 @@ EXAMPLES += [("README.md", block) for block in fenced(README, "python")]
 
 def test_the_guide_has_its_pages() -> None:
     assert TEXT.keys() == {
-        *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md", "landmarks.md"),
-        *("factorization.md", "watch.md", "serving.md", "running.md", "gallery.md", "words.md"),
+        *("index.md", "streams.md", "resume.md", "models.md", "gpu.md", "data.md", "methods.md"),
+        *("watch.md", "serving.md", "running.md", "gallery.md", "words.md"),
         *("additions.md", "fast_prediction.md", "scale_out.md", "late_labels.md", "operations.md"),
         *FOLLOWED,
     }

@@ -262,4 +262,4 @@ def test_the_guide_builds_without_warnings(tmp_path: Path) -> None:
     venv.create(home, with_pip=True)
     run(home / "bin" / "pip", "install", "--quiet", "-e", f"{ROOT}[docs]", cwd=tmp_path)
     run(home / "bin" / "sphinx-build", "-q", "-W", "docs", pages, cwd=ROOT)
-    assert (pages / "factorization.html").is_file()
+    assert (pages / "methods.html").is_file()
