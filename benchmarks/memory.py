@@ -47,7 +47,7 @@ def _measure(clock: Clock, case: Case, sampler: str) -> dict[str, Any]:
 
 
 def render_budget(found: Mapping[str, Any]) -> str:
-    """The table, which is also in the user's guide."""
+    """The table."""
     lines = []
     for row in found["rows"]:
         for what in ("one event", "a batch"):
@@ -57,11 +57,6 @@ def render_budget(found: Mapping[str, Any]) -> str:
     shares = [f"{share:.3g}" for share in SHARES]
     header = [f"µs by share kept; a batch: {EVENTS}", "all kept", *shares]
     return common.table(header, lines)
-
-
-def guide(document: Mapping[str, Any]) -> str:
-    """The table without where it comes from."""
-    return render_budget(document["results"]["budget"])
 
 
 PARTS = {"budget": Part(lambda o: measure(hot.clock_of(o), quick=o.quick), render_budget)}

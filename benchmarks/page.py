@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import battery_tables, common, headlines, memory, stream_arena
+from benchmarks import battery_tables, common, headlines, stream_arena
 
 Render = Callable[[Mapping[str, Any]], str]
 
@@ -65,7 +65,6 @@ def pages() -> dict[Path, dict[str, Render]]:
             "stream_arena": stream_arena.front,
             "river_battery": battery_tables.front,
         },
-        GUIDE / "models.md": {"memory": memory.guide},
     }
 
 

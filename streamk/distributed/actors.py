@@ -230,6 +230,10 @@ class ActorShards(Actors):
     Ray is used as it is connected; where it is not, Ray starts itself on this machine. A batch of m
     events with d columns is sent to each actor as ``4 m d`` bytes, and ``8 m`` bytes come back from
     each for every output.
+
+    A number of actors gives the same bits always, and another one, or none, the same up to rounding
+    in single precision. States do not tell where the centers were. Matrices of centers by centers
+    stay on this machine.
     """
 
     def __init__(

@@ -111,6 +111,24 @@ class MultiKernel(OneAtATime, Decider):
     InvalidInput
         If an option is out of its domain.
 
+    Notes
+    -----
+    Linear models step by AdaGrad (Duchi et al. 2011), by normalised steps (Nagumo and Noda 1967)
+    and by coin betting (Orabona and Pal 2016; Cutkosky and Orabona 2018). Random features and
+    random binning are those of Rahimi and Recht (2007), smoothers those of Nadaraya and Watson
+    (1964). Experts as sure as they may be are calibrated by an inverse temperature of the logit
+    (Platt 1999). Products of experts learn their weights by gradients (Mattern 2013) or by Newton
+    steps (Hazan et al. 2007). Inactive experts are specialists (Freund et al. 1997). Experts and
+    mixers of late labels are weighed by their predictions then (Weinberger and Ordentlich 2002).
+
+    Where 8 events or more are learned between the prediction of an event and its label, errors of
+    neighbouring predictions resemble each other. Their correlation r is measured, and such an event
+    counts as (1 - r) / (1 + r) of one, and as no less than one over the delay.
+
+    A pending prediction takes some 230 bytes, as many for each class where there are more than two,
+    and 8 a column. Of several equal events the one predicted about as long ago as labels usually
+    take is learned. Pending predictions are no part of a state or a pickle.
+
     Examples
     --------
     >>> import numpy as np

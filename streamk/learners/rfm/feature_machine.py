@@ -110,7 +110,8 @@ class FeatureMachine(Supervised):
     labels differ from the function is learned as `streamk.learners.OnlineKernelRidge` does, by
     exact solutions of blocks of its equations, in the same metric with a tenth of the bandwidth, by
     some hundred centers, as far as that has lowered the error. Until the first takeover there is
-    this part alone, on columns as they come.
+    this part alone, on columns as they come. A missing value is the column's median. A column that
+    comes later has no scale and no weight of its own until the next takeover.
 
     A new function of leaves of n events takes ``n^2 / 6`` multiplications in single precision for
     each event, and later ones take ``1024^2 / 3``. The events that are kept are ``8 d`` bytes each
