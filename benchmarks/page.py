@@ -65,6 +65,7 @@ def pages() -> dict[Path, dict[str, Render]]:
             "stream_arena": stream_arena.front,
             "river_battery": battery_tables.front,
         },
+        common.ROOT / "README.md": {"stream_arena": stream_arena.front},
     }
 
 
