@@ -1,4 +1,4 @@
-"""README.md, the quick starts and the tutorial, followed as a reader follows them.
+"""README.md, the start and the tutorial, followed as a reader follows them.
 
 The commands and the Python blocks of a part run in the order of the page, in one directory. A
 `text` block right after one of them is what that printed, but for the figures.
@@ -249,15 +249,33 @@ def test_the_quick_start_for_river(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     follow(part("quickstart.md", "If you use River"), tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
+def test_the_quick_start_for_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(part("quickstart.md", "If you have arrays"), tmp_path, monkeypatch)
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
-def test_the_quick_start_for_research(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = part("quickstart.md", "If you do research")
-    # The benchmarks write beside themselves.
+def test_the_first_thirty_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    follow(part("quickstart.md", "Thirty seconds"), tmp_path, monkeypatch)
+    picture = tmp_path / "streamk-demo" / "accuracy.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_measurement_and_all_figures_are_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The benchmarks write beside themselves. Each figure is on a page."""
+    text = part("benchmarks/index.md", "Repeat a measurement or a figure")
     shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")
     follow(text, tmp_path, monkeypatch)
     assert json.loads((tmp_path / "phishing.json").read_text())["benchmark"] == "river_battery"
-    assert (tmp_path / "docs" / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    drawn = {path.name for path in (tmp_path / "docs" / "figures").iterdir()}
+    pages = [page.read_text(encoding="utf-8") for page in DOCS.glob("benchmarks/*.md")]
+    shown = set(re.findall(r"\(../figures/(\w+\.png)\)", "".join(pages)))
+    assert drawn == shown == {path.name for path in (DOCS / "figures").iterdir()}
 
 
 def test_a_model_is_served_without_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,16 +284,6 @@ def test_a_model_is_served_without_python(tmp_path: Path, monkeypatch: pytest.Mo
     pytest.importorskip("onnx", reason="the guide writes ONNX: pip install 'streamk[onnx]'")
     pytest.importorskip("onnxruntime", reason="the guide runs ONNX by onnxruntime")
     follow(part("fast_prediction.md", "Serve it without Python"), tmp_path, monkeypatch)
-
-
-@pytest.mark.nightly
-def test_the_gallery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = part("gallery.md")
-    figures = set(re.findall(r"\(figures/(\w+\.png)\)", text))
-    assert figures == {path.name for path in (DOCS / "figures").iterdir()}
-    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")
-    follow(text, tmp_path, monkeypatch)
-    assert figures == {path.name for path in (tmp_path / "docs" / "figures").iterdir()}
 
 
 @pytest.mark.kafka
@@ -315,8 +323,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-OTHERS = ("running.md", "resume.md", "watch.md")
-"""Pages whose commands are run nightly."""
+OTHERS = ("quickstart.md", "resume.md", "watch.md")
+"""Pages whose commands are run nightly: of the start those of its last part."""
 
 
 @pytest.mark.kafka
@@ -340,7 +348,8 @@ def test_commands_of_the_pages(
             topics[address[1]] = kafka_topic()
         return f"kafka://{kafka_address}/{topics[address[1]]}"
 
-    blocks = FENCED.findall(part(page))
+    heading = "A job in a file" if page == "quickstart.md" else ""
+    blocks = FENCED.findall(part(page, heading))
     job = "".join(block for language, block in blocks if language == "toml" and "source" in block)
     consoles = [block for language, block in blocks if language == "console"]
     assert consoles
