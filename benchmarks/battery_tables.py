@@ -522,7 +522,9 @@ def _unsure(found: Mapping[str, Any]) -> list[str]:
             for stream, one in found[key].items()
             if stream in CLASSES and one["low"] <= 0 <= one["high"]
         ]
-        lines.append(f"No difference to {rivals} for sure (95%): {', '.join(unsure) or 'none'}.")
+        lines.append(
+            f"Not significantly different from {rivals} (95%): {', '.join(unsure) or 'none'}."
+        )
     return lines
 
 
