@@ -99,12 +99,12 @@ def score(figures: Mapping[str, Any], key: str) -> float:
 
 
 def streams_of(figures: Figures, names: Sequence[str]) -> list[str]:
-    """Those of the streams on which ours was run."""
+    """Return the streams that have a run of ours."""
     return [name for name in names if name in figures.get(NAME, {})]
 
 
 def complete(figures: Figures, names: Sequence[str], streams: Sequence[str]) -> list[str]:
-    """Those of the contestants that were run on all of the streams."""
+    """Return the contestants that have a run on every stream."""
     return [name for name in names if all(s in figures.get(name, {}) for s in streams)]
 
 
@@ -114,7 +114,7 @@ def without(streams: Sequence[str], *names: str) -> list[str]:
 
 
 def finished(figures: Figures, name: str, stream: str) -> bool:
-    """Whether a contestant came to the end of a stream of classes, with an answer at least."""
+    """Return True if a contestant finished a stream of classes, with an answer at least."""
     one = figures.get(name, {}).get(stream, {})
     return "accuracy" in one and "ended" not in one
 
@@ -141,7 +141,7 @@ def mean(figures: Figures, name: str, streams: Sequence[str], key: str) -> float
 def mean_ranks(
     figures: Figures, streams: Sequence[str], key: str, among: Sequence[str] = SINGLES
 ) -> dict[str, float]:
-    """Of those among the contestants that were run on all of the streams."""
+    """Return the mean rank of each contestant that has a run on every stream."""
     names = complete(figures, among, streams)
     if not names or not streams:
         return {}
@@ -298,7 +298,7 @@ def errors(title: str, key: str, late: str, figures: Figures, *, rows: Sequence[
 
 
 def _ranked(rows: Sequence[str]) -> list[str]:
-    """Those of one setting, ours with its defaults alone."""
+    """Return the contestants that take part in ranks: with one setting, and ours by default."""
     return [name for name in rows if name not in (*GRIDS, PLAIN_NAME)]
 
 
@@ -482,7 +482,7 @@ def baseline(figures: Figures, stream: str) -> float:
 
 
 def front(document: Mapping[str, Any]) -> str:
-    """Lines on all streams: where ours is first, where not, and where nobody is for sure."""
+    """Lines on all streams: where ours is first, where not, and where nobody is significantly."""
     figures, delays = now(document), document["results"]["delays"]
     lines = [_first(delays), *_behind(figures), *_unsure(delays["0"]), *_ranks(figures)]
     return "\n".join(lines)

@@ -73,7 +73,7 @@ class Direct:
 
 
 def run_through(direct: Direct, stream: Stream, delay: int) -> Outcome:
-    """What the learner answers to all events, one by one."""
+    """Return the answers of a learner to all events, one by one."""
     contestant = Contestant("", lambda _: direct, "streamk", "", none=True)
     outcome = run_loop(contestant, stream, delay, math.inf)
     if outcome.ended:
@@ -366,7 +366,7 @@ def _measured_calibration(stream: Stream, delay: int) -> dict[str, Any]:
 
 
 def calibration_error(p: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    """How far right answers are from their probabilities p, on average over the events."""
+    """Return the mean distance of right answers from their probabilities p, over bins."""
     bins = np.minimum((p * BINS).astype(np.intp), BINS - 1)
     apart = np.bincount(bins, p - right, BINS)
     return float(np.abs(apart).sum() / len(p))

@@ -375,7 +375,7 @@ _OTHERS = {"classification": ("accuracy", "kappa"), "regression": ("mae", "r2")}
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """Of each task tables of errors, the best published ones beside, and one of the cost."""
+    """Return tables of errors beside the best published ones, and of the cost, for each task."""
     published = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     texts = []
     for task, what in (("classification", "log loss"), ("regression", "RMSE")):
