@@ -206,6 +206,10 @@ class Source(Protocol):
         """Events there are and that were not polled yet, all partitions together, if known."""
         return None
 
+    def share_read(self) -> float | None:
+        """Part of a bounded source that was read, from 0 to 1; None where that is not known."""
+        return None
+
     def committed(self, partition: str) -> tuple[int, str] | None:
         """Offset and metadata of the last commit; None where the source keeps none."""
         return None

@@ -85,6 +85,11 @@ class RiverSource(SourceBase):
         end = self.end(self._partition)
         return None if end is None else end - self._ordinal
 
+    def share_read(self) -> float | None:
+        """Return the part of the events that was read, if their number is known."""
+        end = self.end(self._partition)
+        return None if end is None else self._ordinal / max(1, end)
+
     def finished(self) -> bool:
         """Return whether the last event was given."""
         return self._exhausted or self._ordinal == self._end

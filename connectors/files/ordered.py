@@ -98,6 +98,11 @@ class FileReader:
         """The bytes of the file."""
         return 0
 
+    @property
+    def bytes_read(self) -> int:
+        """How many of them were read, about."""
+        return 0
+
     def fill(self) -> bool:
         """Have at least one record ready; False if there is none (yet)."""
         return False
@@ -327,6 +332,18 @@ class FilesSource(SourceBase, ABC):
     def lag(self) -> int | None:
         """0 at the end; not known before."""
         return 0 if self.finished() else None
+
+    def share_read(self) -> float | None:
+        """By bytes, of the files that there are; None when followed."""
+        if self._follow:
+            return None
+        present, sizes = self._begun[-1][1], dict.fromkeys(self._listed, 0)
+        for name in self._listed:
+            with suppress(FileNotFoundError):
+                sizes[name] = self._files.path(name).stat().st_size
+        place = bisect_left(self._order, PurePath(present).parts)
+        read = sum(sizes[name] for name in self._listed[:place]) + self._now.bytes_read
+        return min(1.0, read / max(1, sum(sizes.values())))
 
     def finished(self) -> bool:
         """Return whether the last record was given; never, when followed."""

@@ -90,6 +90,11 @@ class TextReader(FileReader):
         """The bytes of the file."""
         return os.fstat(self._file.fileno()).st_size
 
+    @property
+    def bytes_read(self) -> int:
+        """The bytes that were read of it."""
+        return self._file.tell() if self.is_compressed else self._at
+
     # --- reading --------------------------------------------------------------------------------
 
     def _go_to(self, ordinal: int, at: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from textwrap import fill
 
 from connectors.errors import BadRecord, BadURL, ConnectorError
 from streamk import __version__
@@ -106,11 +107,14 @@ def _top(given: Sequence[str]) -> int:
 
 
 def _failed(program: str, error: Exception) -> int:
-    """Say what went wrong in one line, and return the exit status for it."""
+    """Say what went wrong in a sentence, and return the exit status for it."""
     known = isinstance(error, StreamkError | ConnectorError | OSError)
     message = str(error) if known else f"unexpected {type(error).__name__}: {error}"
     wrong_input = isinstance(error, UsageError | BadURL | BadRecord | InvalidInput)
-    print(f"{program}: {message}", file=sys.stderr)
+    message = f"{program}: {message}"
+    if sys.stderr.isatty():
+        message = fill(message, 79, break_long_words=False, break_on_hyphens=False)
+    print(message, file=sys.stderr)
     if isinstance(error, UsageError):
         print(f"Try '{program} --help'.", file=sys.stderr)
     elif not known:

@@ -86,7 +86,7 @@ def add_running(parser: Parser, add: Add) -> None:
         "how far the timestamp of one event may be ahead of its partition's (default 60; inf: any)",
         seconds_or_inf,
     )
-    add("--json", "end with one line of JSON instead of a table")
+    add("--json", "write the report, and the log of a run without a terminal, as JSON")
     add("--quiet", "show warnings and errors only")
     add = parser.group("when something is wrong")
     add("--dead-letters SINK", "address for events that cannot be used, with position and reason")
@@ -169,7 +169,7 @@ def display(options: dict[str, Any], engine_options: dict[str, Any], stack: Exit
     if options.get("quiet"):
         stack.enter_context(FIRST_USE.hidden())
         return
-    show = stack.enter_context(shown_on(sys.stderr))
+    show = stack.enter_context(shown_on(sys.stderr, structured="json" in options))
     if not (writes_to_stdout(options) and sys.stdout.isatty() and sys.stderr.isatty()):
         engine_options["on_progress"] = show
 

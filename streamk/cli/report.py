@@ -232,8 +232,8 @@ def sparkline(values: Sequence[float | None], encoding: str | None) -> str:
 def confusion_table(confusion: Confusion) -> str:
     """Return events, recall and predictions of the ten most frequent classes, and of the rest.
 
-    Where there is no room for counts these are percent of the row, and the columns are named by the
-    rows' numbers. It is empty before the first event, else at most 79 columns wide.
+    Where counts need too much room, the table has percent of the row, and columns have the rows'
+    numbers. It is empty before the first event, else at most 79 columns wide.
     """
     found = confusion.recall()
     shown, rest = found[:_MOST_CLASSES], found[_MOST_CLASSES:]
@@ -257,8 +257,8 @@ def confusion_table(confusion: Confusion) -> str:
         )
         left[0] = ("class", *(_cut(name, room) for name in numbered))
         table = _joined(left, heads, cells)
-        return f"  what events were, and what was predicted of them in percent of the row\n{table}"
-    return f"  what events were, and how many of them were predicted as what\n{table}"
+        return f"  confusion matrix (rows true, columns predicted), percent of the row\n{table}"
+    return f"  confusion matrix (rows true, columns predicted)\n{table}"
 
 
 def _joined(left: Sequence[Sequence[str]], heads: Sequence[str], cells: list[list[str]]) -> str:
@@ -342,8 +342,7 @@ def show(report: Any, options: dict[str, Any]) -> None:
     stream = sys.stderr if writes_to_stdout(options) else sys.stdout
     if options.get("quiet") and not options.get("json"):
         return
-    structured = options.get("json") or (stream is sys.stderr and not stream.isatty())
-    print(json.dumps(as_json(report)) if structured else as_text(report), file=stream)
+    print(json.dumps(as_json(report)) if options.get("json") else as_text(report), file=stream)
 
 
 def as_json(report: Report) -> dict[str, Any]:

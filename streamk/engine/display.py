@@ -95,6 +95,8 @@ class Display:
     def __init__(self, on_progress: Callable[[Snapshot], None] | None, pace: Pace) -> None:
         self._on_progress, self._pace = on_progress, pace
         self._shown: Snapshot | None = None
+        self._began: tuple[float, float] | None = None
+        """When this was first shown, and the part of the source that was read by then."""
         self._lock = threading.Lock()
 
     @property
@@ -130,10 +132,22 @@ class Display:
         if last and self._shown is not None and sequencer.events == self._shown.events:
             rate = self._shown.events_per_s
         snapshot = _snapshot(trainer, sequencer.events, rate, lag, epoch, trouble)
+        share = source.share_read()
+        if share is not None:  # what was read ahead is not done
+            share *= sequencer.events / max(1, sequencer.events + sequencer.buffered)
+        snapshot = replace(snapshot, share=share, seconds_left=self._left(share))
         # At the end it is news if it tells more of the stream and the model than the last one did.
         shown, size = self._shown, snapshot.process_bytes
         if not last or shown is None or snapshot != replace(shown, process_bytes=size):
             self._tell(snapshot)
+
+    def _left(self, share: float | None) -> float | None:
+        """Return the seconds until the end of a source of which this part was read."""
+        if share is None:
+            return None
+        now = time.monotonic()
+        when, before = self._began = self._began or (now, share)
+        return (now - when) * (1.0 - share) / (share - before) if share > before else None
 
     def show_again(self, trouble: str | None) -> None:
         """Show the last snapshot with what is wrong, from another thread, while the run waits."""

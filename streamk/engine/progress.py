@@ -1,4 +1,4 @@
-"""The progress of a run: one line on a terminal, structured logs elsewhere."""
+"""The progress of a run: one line on a terminal, a log elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from textwrap import fill
 from typing import Any, TextIO
 
 from streamk.backends.first_use import FIRST_USE
@@ -57,6 +58,10 @@ class Snapshot:
         Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
     tombstones : int
         Records that tell of a deletion, which are no events.
+    share : float or None
+        Part of a bounded source that was read; None where there is no end, or none is known.
+    seconds_left : float or None
+        Until that end, at the rate since the run began.
     """
 
     events: int
@@ -78,19 +83,26 @@ class Snapshot:
     alarms: dict[str, int] = field(default_factory=dict)
     bad_kinds: dict[str, int] = field(default_factory=dict)
     tombstones: int = 0
+    share: float | None = None
+    seconds_left: float | None = None
 
     def line(self) -> str:
         """At most 79 characters for a terminal.
 
         What matters least goes first where there is no room for all.
 
-        >>> s = Snapshot(1234567, 0, 0, 3, 61234.5, 5, 131072, 1, 250_000_000, {},
-        ...              {"accuracy": 0.8123, "log_loss": 0.4567}, {"no_change": 0.5}, 7)
+        >>> s = Snapshot(1234567, 0, 0, 3, 61234.5, None, 131072, 1, 250_000_000, {},
+        ...              {"accuracy": 0.8123, "log_loss": 0.4567}, {"no_change": 0.5}, 7,
+        ...              share=0.3, seconds_left=75.2)
         >>> print(s.line())
-        1.23M events  61.2k/s  accuracy 0.812 (no change 0.500)  lag 5  250M  3 bad
+        1.23M events  61.2k/s  30%, 1:15 left  accuracy 0.812 (no change 0.500)  3 bad
         """
         # In the order of the line, with a rank: what has the highest goes first.
         parts = [(0, f"{short(self.events)} events"), (0, f"  {short(self.events_per_s)}/s")]
+        if self.share is not None and self.share < 1.0:
+            parts.append((1, f"  {int(100 * self.share)}%"))
+            if self.seconds_left is not None:
+                parts.append((1, f", {clock(self.seconds_left)} left"))
         if self.trouble is not None:
             parts.append((0, f"  {self.trouble}"))
         for place, (name, value) in enumerate(self.window.items()):
@@ -100,7 +112,7 @@ class Snapshot:
                 name, value = next(iter(self.baselines.items()))
                 parts.append((3, f" ({name.replace('_', ' ')} {figure(value)})"))
         parts += [(4, f"  {name} {value}") for name, value in self._challengers().items()]
-        if self.lag is not None:
+        if self.lag is not None and self.share is None:
             parts.append((1, f"  lag {short(self.lag)}"))
         parts += [(5, f"  {short(self.features)} feat"), (4, f"  {short(self.process_bytes)}")]
         if self.bad:
@@ -136,6 +148,17 @@ def short(number: float) -> str:
             return f"{number:.3g}{suffix}"
         number /= 1000
     return f"{number:.3g}T"
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, with hours where there are any.
+
+    >>> clock(7.2), clock(3600)
+    ('0:07', '1:00:00')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def figure(value: float) -> str:
@@ -189,6 +212,11 @@ def log_progress(snapshot: Snapshot) -> None:
     _log.info("progress", extra={"streamk": asdict(snapshot)})
 
 
+def log_line(snapshot: Snapshot) -> None:
+    """Log a snapshot as a line for people."""
+    _log.info("%s", snapshot.line())
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time (seconds since 1970), level, message, and the record's data."""
 
@@ -205,6 +233,19 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(data, default=str)
 
 
+class TextFormatter(logging.Formatter):
+    """A line for people: date and time, the level of what is more than information, message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """Return the line, without an exception."""
+        if record.levelno > logging.INFO:
+            record.message = f"{record.levelname.lower()}: {record.message}"
+        return super().formatMessage(record)
+
+
 class _AboveLine(logging.Handler):
     """Prints records above the progress line."""
 
@@ -214,16 +255,19 @@ class _AboveLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._line.clear()
-        self._stream.write(f"{record.levelname.lower()}: {record.getMessage()}\n")
+        text = f"{record.levelname.lower()}: {record.getMessage()}"
+        self._stream.write(fill(text, 79, break_long_words=False, break_on_hyphens=False) + "\n")
         self._stream.flush()
 
 
 @contextmanager
-def shown_on(stream: TextIO | None = None) -> Iterator[Callable[[Snapshot], None]]:
+def shown_on(
+    stream: TextIO | None = None, *, structured: bool = False
+) -> Iterator[Callable[[Snapshot], None]]:
     """An `on_progress` for `stream` (stderr by default), and the engine's logs beside it.
 
-    A terminal gets one line that is rewritten, and warnings above it; anything else gets JSON
-    lines. Logging is as it was afterwards.
+    A terminal gets one line that is rewritten, and warnings above it. Anything else gets lines for
+    people, or JSON if it is to be `structured`. Logging is as it was afterwards.
     """
     stream = stream or sys.stderr
     handler: logging.Handler
@@ -233,9 +277,9 @@ def shown_on(stream: TextIO | None = None) -> Iterator[Callable[[Snapshot], None
         handler = _AboveLine(show, stream)
         handler.setLevel(logging.WARNING)
     else:
-        show = log_progress
+        show = log_progress if structured else log_line
         handler = logging.StreamHandler(stream)
-        handler.setFormatter(JsonFormatter())
+        handler.setFormatter(JsonFormatter() if structured else TextFormatter())
     with ExitStack() as stack:
         for log in (_log, *map(logging.getLogger, ("streamk.compiling", "streamk.contest"))):
             stack.enter_context(_logged_by(log, handler))

@@ -176,6 +176,11 @@ class JoinedSource(SourceBase):
         lags = [source.lag() for source in self._sources.values()]
         return None if None in lags else sum(lag for lag in lags if lag is not None)
 
+    def share_read(self) -> float | None:
+        """Return the lesser share of both that was read, if known."""
+        shares = [source.share_read() for source in self._sources.values()]
+        return None if None in shares else min(share for share in shares if share is not None)
+
     def finished(self) -> bool:
         """Return whether both have given their last record."""
         return all(source.finished() for source in self._sources.values())

@@ -204,7 +204,7 @@ def test_a_confusion_matrix() -> None:
     assert confusion_table(Confusion()) == ""
     confusion = matrix({(True, True): 8, (True, False): 2, (False, False): 30})
     assert confusion_table(confusion).split("\n") == [
-        "  what events were, and how many of them were predicted as what",
+        "  confusion matrix (rows true, columns predicted)",
         "  class  events  recall  false  true",
         "  false      30   1.000     30     0",
         "  true       10   0.800      2     8",
@@ -216,7 +216,7 @@ def test_a_confusion_matrix_of_many_classes_fits_a_terminal() -> None:
     pairs = {(name, name): 50_000 - 100 * k for k, name in enumerate(names)}
     pairs |= dict.fromkeys(pairwise(names), 5000)
     caption, *lines = confusion_table(matrix(pairs)).split("\n")
-    assert caption.endswith("percent of the row")
+    assert caption.endswith(", percent of the row")
     assert len(lines) == 12
     assert max(map(len, lines)) <= 79
     assert lines[0].split() == ["class", "events", "recall", *map(str, range(1, 11)), "rest"]

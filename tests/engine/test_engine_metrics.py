@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -18,6 +19,7 @@ from river import dummy
 from river import metrics as river_metrics
 
 from connectors.memory import MemorySource
+from connectors.registry import open_source
 from streamk.engine import Snapshot, shown_on
 from streamk.engine.evaluation.confusion import Confusion
 from streamk.engine.evaluation.marks import Marks
@@ -420,11 +422,37 @@ def test_where_a_run_ends_is_shown_once(interval: float) -> None:
     assert len(whole) == 1
 
 
-def test_elsewhere_there_are_json_lines() -> None:
+def test_elsewhere_there_are_lines_for_people() -> None:
+    stream = io.StringIO()
+    with shown_on(stream) as told:
+        show(events(4 * BATCH), told)
+        logging.getLogger("streamk.engine").warning("look here")
+    *_, last, warning = stream.getvalue().splitlines()
+    when = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
+    assert re.match(rf"{when}{4 * BATCH} events  ", last)
+    assert re.match(rf"{when}warning: look here$", warning)
+
+
+def test_a_file_has_a_share_done_and_a_time_left(tmp_path: Path) -> None:
+    shown: list[Snapshot] = []
+    lines = [json.dumps({**event, "note": "x" * 500}) for event in events(4_000)]
+    (tmp_path / "events.ndjson").write_text("\n".join(lines) + "\n")
+    source = open_source(f"file:{tmp_path}/events.ndjson")
+    kept = {"ignore": ("note",), "on_progress": shown.append, "progress_interval": 0}
+    attached(source, learner(), label="y", **kept).run()
+    shares = [one.share for one in shown if one.share is not None]
+    assert len(shares) == len(shown)
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] < shares[1] < shares[-1] == 1.0
+    assert shown[-1].seconds_left == 0.0
+    assert any("%, 0:" in one.line() for one in shown)
+
+
+def test_elsewhere_there_are_json_lines_if_asked_for() -> None:
     stream = io.StringIO()
     log = logging.getLogger("streamk.engine")
     before = (log.level, log.propagate, list(log.handlers))
-    with shown_on(stream) as told:
+    with shown_on(stream, structured=True) as told:
         show(events(4 * BATCH), told)
     assert (log.level, log.propagate, list(log.handlers)) == before
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]

@@ -159,6 +159,7 @@ NUMBERS, TEXTS = "--task regression", "is another field"
 LABELS: dict[str, tuple[list[Any], str]] = {
     "some fractions": ([n / 4 for n in range(1500)], NUMBERS),
     "whole numbers": ([*range(1500)], NUMBERS),
+    "counts": ([n % 150 for n in range(1500)], NUMBERS),
     "thousands": ([f"{n + 1},000" for n in range(1500)], NUMBERS),
     "names": ([f"C{n:04}" for n in range(1500)], TEXTS),
     "few": ([f"C{n:04}" for n in range(60)], TEXTS),

@@ -135,6 +135,8 @@ _MOST_NAMED = 10
 
 _LEAST, _LABELS = 50, 1000
 """Labels of a run that are looked at: with fewer nothing is told, and later ones do not count."""
+_MOST_NUMBERS = 100
+"""Numbers among these up to which they pass for classes."""
 
 _log = logging.getLogger("streamk.engine")
 
@@ -255,10 +257,10 @@ class LabelCheck:
     def sentences(self) -> tuple[str, ...]:
         """Return what is to be told, if there is something."""
         n = len(self._values) + self._refused
-        if self._seen < _LEAST or 2 * n <= self._seen:
-            return ()
         texts = [value for value in self._values if isinstance(value, str)]
         numbers = n - sum(parse_number(text) is None for text in texts)
+        if self._seen < _LEAST or (2 * n <= self._seen and numbers <= _MOST_NUMBERS):
+            return ()
         fix = "is another field to be predicted?"
         if 2 * numbers > n:
             fix = "numbers are learned with --task regression"
