@@ -766,7 +766,7 @@ def test_a_wrong_command_is_explained(
     assert config is None or config[0] in err
     assert not out
     assert "Traceback" not in err
-    lines = [line for line in err.splitlines() if not line.startswith("{")]
+    lines = [line for line in err.splitlines() if not re.match(r"\d{4}-", line)]
     assert re.match(r"streamk( \w+)?: ", lines[0])
     assert len(lines) <= 2
     assert (home / "events.ndjson").read_bytes() == ndjson(click_events(N_EVENTS))

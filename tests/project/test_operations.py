@@ -18,6 +18,7 @@ from typing import Any
 
 import forked_kit
 import pytest
+import yaml
 from cli_kit import click_events, ndjson, streamk
 from local_kafka import _topic
 from wheel_kit import ROOT, run
@@ -34,7 +35,7 @@ STARTS = re.compile(r"^ExecStart=/opt/streamk/bin/streamk (\w+) (.*)$", re.MULTI
 
 def test_the_page_names_all_files() -> None:
     names = [path.name for path in FILES.iterdir()]
-    assert len(names) == 5
+    assert len(names) == 6
     assert [name for name in names if f"`{name}`" not in PAGE] == []
 
 
@@ -121,6 +122,30 @@ def test_the_image_is_built_from_wheels_without_a_network(tmp_path: Path) -> Non
     learn = "run file:events.ndjson --label clicked --checkpoint state --quiet"
     run(home / "bin" / "streamk", *learn.split(), cwd=tmp_path)
     assert "events" in run(home / "bin" / "streamk", "inspect", "state", cwd=tmp_path)
+
+
+# --- a broker, a job and a server -----------------------------------------------------------------
+
+
+def test_compose_starts_what_there_is() -> None:
+    """Each command is read by its parser, and each volume and service that is named is there."""
+    found = yaml.safe_load((FILES / "compose.yaml").read_text())
+    services = found["services"]
+    broker = services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert broker == "INSIDE://kafka:19092,OUTSIDE://localhost:9092"
+    parsers = {"run": _parser(), "serve": serve_parser()}
+    ours = [one for one in services.values() if one["image"] == "streamk"]
+    for service in ours:
+        name, *given = service["command"].split()
+        options = parsers[name].parse(given)
+        port = options["http"].rpartition(":")[2]
+        assert service["ports"] == [f"127.0.0.1:{port}:{port}"]
+        assert "STREAMK_TOKEN" in service["environment"]
+    assert len(ours) == 2
+    volumes = [one for service in services.values() for one in service.get("volumes", ())]
+    assert {one.partition(":")[0] for one in volumes} == set(found["volumes"])
+    needed = [name for service in services.values() for name in service.get("depends_on", ())]
+    assert set(needed) <= set(services)
 
 
 # --- metrics --------------------------------------------------------------------------------------
