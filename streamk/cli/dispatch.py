@@ -18,6 +18,7 @@ from streamk.extensions import find, provided
 
 COMMANDS = {
     "run": "learn and predict on a stream, until it ends or is stopped",
+    "init": "look at a stream, and write a job file for it",
     "predict": "predict a stream with a model that has been learned",
     "compile": "turn a learned model into one that predicts in microseconds",
     "demo": "see it learn on a small real data set that comes along",
