@@ -13,7 +13,7 @@ from connectors.base import MAX_EVENT_BYTES, InGroup, Source
 from connectors.registry import open_source, parse_url
 from streamk.cli.arguments import Parser, UsageError, existing_path, nearest, whole
 from streamk.cli.init.file import job_file, of_task, one_line
-from streamk.cli.init.guesses import Event, Guess, Seen, guess
+from streamk.cli.init.guesses import Placed, Guess, Seen, guess
 from streamk.cli.job import opened
 from streamk.cli.report import share, wrapped
 from streamk.encoding import TOMBSTONE, Rejected, flatten
@@ -49,12 +49,13 @@ def main(arguments: Sequence[str]) -> int:
         if path.exists():
             raise UsageError(f"{path} exists; remove it, or name another file by --out FILE")
     label = options.get("label")
+    place = parse_url(address).text  # without options: one may be a secret
     with closing(_opened(address)) as source:
         seen = _read(source, options.get("events", 10_000), label)
         is_topic = isinstance(source, InGroup)
     if not seen.events:
         why = seen.first_unreadable or "it has none now"
-        raise InvalidInput(f"no event of {address} can be read: {why}")
+        raise InvalidInput(f"no event of {place} can be read: {why}")
     every = (name for event in seen.events for name in event.fields)
     names = dict.fromkeys(name for name in every if isinstance(name, str))
     if label is not None and label not in names:
@@ -64,11 +65,11 @@ def main(arguments: Sequence[str]) -> int:
     text = job_file(address, found, len(seen.events), is_topic=is_topic)
     if path is None:
         print(text, end="")
-        print(_report(address, found, len(seen.events), "FILE"), file=sys.stderr)
+        print(_report(place, found, len(seen.events), "FILE"), file=sys.stderr)
     else:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
-        print(_report(address, found, len(seen.events), shlex.quote(out)))
+        print(_report(place, found, len(seen.events), shlex.quote(out)))
     return 0
 
 
@@ -134,15 +135,15 @@ def _read(source: Source, most: int, label: str | None) -> Seen:
                 place = f"{partition} offset {offset}: {rejected.reason}"
                 seen.first_unreadable = seen.first_unreadable or place
             continue
-        seen.events.append(Event(partition, offset, fields))
+        seen.events.append(Placed(partition, offset, fields))
         mark = value if isinstance(value, bytes) else repr(value)
         seen.duplicates += mark in known
         known.add(mark)
     return seen
 
 
-def _report(address: str, found: Guess, n: int, out: str) -> str:
-    rows = [("events", f"{n:,} with {len(found.columns)} columns, of {address}")]
+def _report(place: str, found: Guess, n: int, out: str) -> str:
+    rows = [("events", f"{n:,} with {len(found.columns)} columns, of {place}")]
     if found.label is not None:
         rows.append(("label", f"{found.label.name}: {of_task(found)}"))
     if found.time is not None:

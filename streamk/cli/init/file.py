@@ -20,7 +20,7 @@ def job_file(address: str, found: Guess, n: int, *, is_topic: bool) -> str:
 
 
 def _lines(address: str, found: Guess, n: int, is_topic: bool) -> Iterator[str]:
-    yield from (_comment(f"A job of streamk, from {n:,} events of {address}"), "#")
+    yield from (_comment(f"A job of streamk, from its first {n:,} events"), "#")
     yield from _table(found)
     if found.doubts:
         yield from ("#", "# doubts:", *(_comment(doubt, "# - ") for doubt in found.doubts))

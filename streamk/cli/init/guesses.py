@@ -36,8 +36,8 @@ _LEAST = 20
 """Events from which on columns are compared with the label."""
 
 
-class Event(NamedTuple):
-    """An event that was read: its place and its fields."""
+class Placed(NamedTuple):
+    """The fields of an event, and its place."""
 
     partition: str
     offset: int
@@ -50,7 +50,7 @@ class Seen:
 
     Attributes
     ----------
-    events : list of Event
+    events : list of Placed
     duplicates, unreadable : int
         Events that equal an earlier one, and records that cannot be read.
     first_unreadable : str
@@ -59,7 +59,7 @@ class Seen:
         That of a header.
     """
 
-    events: list[Event] = field(default_factory=list)
+    events: list[Placed] = field(default_factory=list)
     duplicates: int = 0
     unreadable: int = 0
     first_unreadable: str = ""
@@ -186,7 +186,7 @@ def _guess_time(found: Guess, seen: Seen) -> None:
         others = ", ".join(str(one.name) for one in times)
         found.doubts.append(f"the time {name} is a guess among {others}")
     latest: dict[str, int] = {}
-    backwards: list[Event] = []
+    backwards: list[Placed] = []
     stamps = found.time.milliseconds()
     for event, stamp in zip(seen.events, stamps, strict=True):
         if stamp is not None:
