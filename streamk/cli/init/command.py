@@ -13,7 +13,7 @@ from connectors.base import MAX_EVENT_BYTES, InGroup, Source
 from connectors.registry import open_source, parse_url
 from streamk.cli.arguments import Parser, UsageError, existing_path, nearest, whole
 from streamk.cli.init.file import job_file, of_task, one_line
-from streamk.cli.init.guesses import Placed, Guess, Seen, guess
+from streamk.cli.init.guesses import Guess, Placed, Seen, guess
 from streamk.cli.job import opened
 from streamk.cli.report import share, wrapped
 from streamk.encoding import TOMBSTONE, Rejected, flatten
