@@ -18,7 +18,7 @@ examples:
 """
 
 _PLACES = ("FILE", "DIR", "SOURCE", "SINK", "CHECKPOINT")
-"""What is completed by the names of files."""
+"""Metavars of arguments that files complete."""
 
 
 def main(arguments: Sequence[str]) -> int:
