@@ -109,15 +109,16 @@ def test_missing_and_mixed_values_and_entities(tmp_path: Path) -> None:
 def test_records_that_cannot_be_used_and_time_that_goes_backwards(tmp_path: Path) -> None:
     lines = ndjson(payments()).splitlines(keepends=True)
     lines[7], lines[40], lines[41] = b"{bad\n", lines[41], lines[40]
-    lines += lines[100:103]
+    lines += [*lines[100:103], b'{"fraud": true, "amount": 1e200}\n']
     (tmp_path / "payments.ndjson").write_bytes(b"".join(lines))
     job, text, report = look(tmp_path, "file:payments.ndjson", "--label", "amount")
     assert job["task"] == "regression"
     assert "time" not in job
-    assert "1 of 303 records cannot be read, the first at payments.ndjson offset 7: und" in report
-    assert "31 labels cannot be learned, the first: label out of domain: '?'" in report
+    assert "1 of 304 records cannot be read, the first at payments.ndjson offset 7: und" in report
+    assert "1 of 303 events cannot be used, the first at payments.ndjson offset 303: inf" in report
+    assert "32 labels cannot be learned, the first: label out of domain: '?'" in report
     assert "ts goes backwards 2 times, first at payments.ndjson offset 41" in report
-    assert "3 of 302 events equal an earlier one" in report
+    assert "3 of 303 events equal an earlier one" in report
     assert "# Time of the events, if it can be trusted:" in text
 
 

@@ -144,7 +144,7 @@ class Column:
             return "time"
         steps = {b - a for a, b in zip(self.numbers, self.numbers[1:], strict=False)}
         named = "id" in (words := words_in(self.name)) or "uuid" in words
-        counted = steps == {1.0} and self.filled >= _FEW
+        counted = steps == {1.0} and not self.has_times(0.001)
         return "identifier" if self.is_whole and self.is_new and (named or counted) else "number"
 
     def has_times(self, unit: float) -> bool:
@@ -160,7 +160,8 @@ class Column:
     def shown(self) -> str:
         """Return the range of numbers and times, or the most frequent values."""
         if self.main == "number":
-            return f"{min(self.numbers):.6g} to {max(self.numbers):.6g}"
+            digits = 15 if self.is_whole else 6
+            return f"{min(self.numbers):.{digits}g} to {max(self.numbers):.{digits}g}"
         if self.main == "time":
             times = [text for text in self.values if as_datetime(text) is not None]
             return f"{min(times)} to {max(times)}"

@@ -16,7 +16,7 @@ from streamk.cli.init.file import job_file, of_task, one_line
 from streamk.cli.init.guesses import Guess, Placed, Seen, guess
 from streamk.cli.job import opened
 from streamk.cli.report import share, wrapped
-from streamk.encoding import TOMBSTONE, Rejected, flatten
+from streamk.encoding import TOMBSTONE, Rejected, alone, flatten
 from streamk.encoding.values import reader
 from streamk.errors import InvalidInput
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         seen = _read(source, options.get("events", 10_000), label)
         is_topic = isinstance(source, InGroup)
     if not seen.events:
-        why = seen.first_unreadable or "it has none now"
+        why = seen.unreadable[0] if seen.unreadable else "it has none now"
         raise InvalidInput(f"no event of {place} can be read: {why}")
     every = (name for event in seen.events for name in event.fields)
     names = dict.fromkeys(name for name in every if isinstance(name, str))
@@ -131,10 +131,12 @@ def _read(source: Source, most: int, label: str | None) -> Seen:
             fields = flatten(read(value))
         except Rejected as rejected:
             if not rejected.reason.startswith(TOMBSTONE):
-                seen.unreadable += 1
-                place = f"{partition} offset {offset}: {rejected.reason}"
-                seen.first_unreadable = seen.first_unreadable or place
+                seen.unreadable.append(f"{partition} offset {offset}: {rejected.reason}")
             continue
+        try:
+            alone(fields)
+        except Rejected as rejected:
+            seen.refused.append(f"{partition} offset {offset}: {rejected.reason}")
         seen.events.append(Placed(partition, offset, fields))
         mark = value if isinstance(value, bytes) else repr(value)
         seen.duplicates += mark in known

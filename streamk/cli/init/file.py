@@ -32,6 +32,7 @@ def _lines(address: str, found: Guess, n: int, is_topic: bool) -> Iterator[str]:
         yield from (_comment(of_task(found)), f'task = "{found.task}"')
     left_out = [f"    {_quoted(name)},  # {_cut(why, 40)}" for name, why in found.ignore.items()]
     left_out += [f"    # {_quoted(name)},  # {why}" for name, why in found.leaks.items()]
+    left_out = [line if len(line) <= WIDTH else line.rpartition("  # ")[0] for line in left_out]
     if left_out:
         yield from ("", "# Columns that are left out:", "ignore = [", *left_out, "]")
     if found.entities:

@@ -51,18 +51,18 @@ class Seen:
     Attributes
     ----------
     events : list of Placed
-    duplicates, unreadable : int
-        Events that equal an earlier one, and records that cannot be read.
-    first_unreadable : str
-        Place and reason of the first of them.
+    duplicates : int
+        Events that equal an earlier one.
+    unreadable, refused : list of str
+        Records that cannot be read, and events with a value that cannot be used: place and reason.
     last_column : str or None
         That of a header.
     """
 
     events: list[Placed] = field(default_factory=list)
     duplicates: int = 0
-    unreadable: int = 0
-    first_unreadable: str = ""
+    unreadable: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     last_column: str | None = None
 
 
@@ -106,12 +106,7 @@ def guess(seen: Seen, label: str | None) -> Guess:
         _guess_label(found, seen.last_column)
     if found.label is not None:
         _guess_task(found, found.label)
-    n = len(seen.events)
-    if seen.unreadable:
-        count = f"{seen.unreadable:,} of {n + seen.unreadable:,} records"
-        found.doubts.append(f"{count} cannot be read, the first at {seen.first_unreadable}")
-    if 0 < 2 * seen.duplicates < n:  # more are no duplicates: the fields have few values
-        found.doubts.append(f"{seen.duplicates:,} of {n:,} events equal an earlier one")
+    found.doubts += _doubts_of_events(seen, found)
     _guess_time(found, seen)
     for column in found.columns.values():
         found.doubts += _doubts_of(column)
@@ -167,12 +162,25 @@ def _doubts_of_classes(classes: Counter[str | None], label: Column) -> Iterator[
         more = ", …" if len(few) > _SURE_CLASSES else ""
         yield f"classes with few events: {', '.join(few[:_SURE_CLASSES])}{more}"
     if len(classes) < 2:
-        yield f"the label {label.name} has {len(classes)} classes so far"
+        yield f"the label {label.name} has fewer than two classes so far"
     if label.main == "number" and len(classes) > _SURE_CLASSES:
         yield (
             f"the {len(classes)} whole numbers of {label.name} are taken for classes;"
             ' set task = "regression" if they are quantities'
         )
+
+
+def _doubts_of_events(seen: Seen, found: Guess) -> Iterator[str]:
+    n = len(seen.events)
+    bad = len(seen.unreadable)
+    if bad:
+        yield f"{bad:,} of {n + bad:,} records cannot be read, the first at {seen.unreadable[0]}"
+    if seen.refused:
+        bad = len(seen.refused)
+        yield f"{bad:,} of {n:,} events cannot be used, the first at {seen.refused[0]}"
+    # Where all fields have few values, equal events are no duplicates.
+    if seen.duplicates and any(one.is_new for one in found.columns.values()):
+        yield f"{seen.duplicates:,} of {n:,} events equal an earlier one"
 
 
 def _guess_time(found: Guess, seen: Seen) -> None:
