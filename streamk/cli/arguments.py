@@ -49,6 +49,24 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
+class _Built(Exception):
+    """Carries the parser of a command that is asked for it."""
+
+
+_ASKED: Sequence[str] = ["--help"]
+"""In the place of arguments it asks a command for its parser."""
+
+
+def parser_of(command: Callable[[Sequence[str]], object]) -> argparse.ArgumentParser:
+    """Return the parser that a command, the `main` of a module, makes of its arguments."""
+    try:
+        command(_ASKED)
+    except _Built as built:
+        found: argparse.ArgumentParser = built.args[0]
+        return found
+    raise TypeError(f"{command} parses no arguments")
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises `UsageError` and knows what was nearly right.
 
@@ -126,6 +144,8 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The options given, by name. Raises `UsageError`."""
+        if arguments is _ASKED:
+            raise _Built(self)
         if self._first and "--help-all" not in arguments:
             for action in self._actions:
                 if action.dest not in self._first:

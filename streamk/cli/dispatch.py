@@ -19,6 +19,7 @@ from streamk.extensions import find, provided
 
 COMMANDS = {
     "run": "learn and predict on a stream, until it ends or is stopped",
+    "init": "look at a stream, and write a job file for it",
     "predict": "predict a stream with a model that has been learned",
     "compile": "turn a learned model into one that predicts in microseconds",
     "demo": "see it learn on a small real data set that comes along",
@@ -60,7 +61,7 @@ def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) ->
     name = given[0] if given and given[0] in COMMANDS else ""
     program = f"streamk {name}".rstrip()
     try:
-        command = _command(name) if name else None
+        command = command_of(name) if name else None
         if name != "run":  # which says itself when it has
             started()
         status = _top(given) if command is None else command(given[1:])
@@ -77,7 +78,8 @@ def dispatch(given: Sequence[str], interrupts: Sequence[int], out: ForPeople) ->
     return status or int(name in SHOWING)
 
 
-def _command(name: str) -> Callable[[Sequence[str]], int]:
+def command_of(name: str) -> Callable[[Sequence[str]], int]:
+    """Return the function of a subcommand."""
     found: Callable[[Sequence[str]], int] | None = find("commands", name)
     if found is None:
         found = importlib.import_module(f"streamk.cli.{name}").main
@@ -85,14 +87,14 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _top(given: Sequence[str]) -> int:
-    listed = "\n".join(f"  {name:<9}{what}" for name, what in COMMANDS.items())
+    listed = "\n".join(f"  {name:<12}{what}" for name, what in COMMANDS.items())
     help_text = HELP.format(commands=listed)
     match given:
         case []:
             print(help_text, end="", file=sys.stderr)
             return 2
         case ["help", name, *_] if name in COMMANDS:
-            return _command(name)(["--help"])
+            return command_of(name)(["--help"])
         case ["-h" | "--help" | "help", *_]:
             print(help_text, end="")
         case ["--version", *_]:

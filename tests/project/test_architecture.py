@@ -86,6 +86,7 @@ HOMES = {
         "streamk.engine.evaluation.river_metrics",
         "connectors.river",
     ),
+    "shtab": ("streamk.completion",),
     "sklearn": ("streamk.adapters.sklearn", "streamk.landmarks.methods"),
     "starlette": ("streamk.serving",),
     "uvicorn": ("streamk.serving",),

@@ -23,6 +23,7 @@ from connectors.registry import schemes
 from streamk.adapters import river, sklearn
 from streamk.cli import compile as compiling
 from streamk.cli import predict
+from streamk.cli.init import command as init
 from streamk.cli.run import _parser
 from streamk.encoding import BAD_KINDS
 from streamk.serving import command as serve
@@ -137,7 +138,7 @@ def test_extras_exist() -> None:
 
 @cache
 def flags() -> set[str]:
-    parsers = _parser(), predict._parser(), compiling._parser(), serve._parser()
+    parsers = _parser(), init._parser(), predict._parser(), compiling._parser(), serve._parser()
     actions = [action for parser in parsers for action in parser._actions]
     known = {name for action in actions for name in action.option_strings}
     return known | {"--data", "--schema", "--topic"}

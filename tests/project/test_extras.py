@@ -75,6 +75,11 @@ def kafka_codecs(tried: Tried) -> None:
         assert tried.learn(f"{topic}?client=kafka-python")["learned"] == 300
 
 
+def completion(tried: Tried) -> None:
+    """The script of a shell."""
+    assert "complete -o default" in tried.streamk("completion", "bash")
+
+
 def confluent(tried: Tried) -> None:
     """Records written, and read back, by librdkafka."""
     topic = tried.topic()
@@ -213,7 +218,7 @@ def mlflow(tried: Tried) -> None:
     tried.python(MLFLOW)
 
 
-KINDS = (confluent, kafka_codecs, mlflow, object_store, onnx, parquet, plot, ray)
+KINDS = (completion, confluent, kafka_codecs, mlflow, object_store, onnx, parquet, plot, ray)
 PROMISES: dict[str, Callable[[Tried], None]] = {
     kind.__name__.replace("_", "-"): kind for kind in (*KINDS, schemas, serve, sklearn)
 }

@@ -1,0 +1,1 @@
+"""Completion of commands, options and files by the shell."""
