@@ -222,7 +222,7 @@ class MemorySink:
         return len(self.outputs)
 
     def rewind(self, mark: int | None) -> None:
-        """Drop the outputs after the mark. Raises `BadRecord` if there are fewer than that."""
+        """Drop the outputs after the mark. Raises `BadRecord` if the sink has fewer."""
         if mark is None:
             return
         if mark > len(self.outputs):

@@ -61,7 +61,7 @@ class Following:
             self._failed()
             if str(error) != self._told:
                 self._told = str(error)
-                _log.warning("no newer model, the one before stays: %s", error)
+                _log.warning("cannot read a newer model, keeping the current one: %s", error)
             return False
         if self._told:
             self._told = ""
@@ -369,7 +369,7 @@ class TrainedModel:
             self._told.add(name)
             _log.warning("%s", self._known.sentence(name, is_all=unknown.is_all))
             if len(self._told) == _TOLD:
-                _log.warning("further fields that the model does not have are not told")
+                _log.warning("further unknown fields are not reported")
 
     def _row(self, model: Model, x: Event) -> NDArray[np.float64]:
         row: NDArray[np.float64] = self._rows(model, [x])[0]

@@ -222,8 +222,8 @@ class ArraySplitter:
         if self._inside:
             within = f" within the element that begins at byte {self._began}" if records else ""
             self.unfinished = (
-                f"it ends at byte {self._at + len(self._tail)}{within}, before the array is closed"
-                " by ]; what is behind that is missing"
+                f"it ends at byte {self._at + len(self._tail)}{within}, before the array is "
+                "closed by ]; the rest is missing"
             )
         return records
 
@@ -292,7 +292,7 @@ class TextForm(NamedTuple):
 
     @classmethod
     def of_csv(cls, delimiter: str, decimal: str, text_encoding: str = "") -> Self:
-        """Return the form of CSV whose options have these texts. Raises `BadURL`."""
+        """Return the form of CSV that these options give. Raises `BadURL`."""
         if decimal not in (".", ","):
             raise BadURL(f"decimal={decimal!r} is neither . nor ,")
         return cls(
@@ -345,7 +345,7 @@ class RecordCutter:
 
     @property
     def unfinished(self) -> str | None:
-        """Return the words for the missing end of an array; None if there is none."""
+        """Describe the missing end of an array; None if nothing is missing."""
         return self._splitter.unfinished if isinstance(self._splitter, ArraySplitter) else None
 
     def feed(self, block: bytes) -> list[Record]:
@@ -410,8 +410,8 @@ class RecordCutter:
             raise BadRecord(f"{where}: {error}") from None
         if b"\0" in record:
             raise BadRecord(
-                f"{where} holds bytes of 0, as UTF-16 has them; name the file's encoding:"
-                " csv:PATH?encoding=utf-16-le"
+                f"{where} holds null bytes, as UTF-16 does; name the file's encoding: "
+                "csv:PATH?encoding=utf-16-le"
             )
         check_names(fields, where)
         return Header(fields, delimiter)

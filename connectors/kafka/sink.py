@@ -144,7 +144,7 @@ class KafkaSink:
             self._writer.settle()
 
     def flush(self) -> None:
-        """Return when the brokers have everything written; raise if they did not take all of it.
+        """Return once the brokers have all outputs; raise if they refused one.
 
         What is written in a transaction is visible once that is committed.
 
@@ -283,7 +283,7 @@ def _parsed(mark: Any) -> tuple[str, dict[int, int]]:
     try:
         found = msgspec.convert(mark, _Mark, str_keys=True)
     except msgspec.ValidationError as error:
-        raise ConnectorError(f"{mark!r} is no mark of a topic: {error}") from None
+        raise ConnectorError(f"{mark!r} is not the mark of a topic: {error}") from None
     return found.writer, found.ends
 
 

@@ -204,7 +204,7 @@ def of_learner(
 
 
 def chosen(made: Any) -> dict[str, Any]:
-    """Return the options of an estimator that are those of its model.
+    """Return the options that an estimator passes to its model.
 
     The default bandwidth is none beside a kernel that has its own, or needs none; another one is,
     and `streamk.learners.create` refuses it.
@@ -283,7 +283,7 @@ _FITTING = ("fit", "partial_fit", "fit_transform")
 
 
 class Shared:
-    """An estimator whose methods see the attributes of one fit, whatever other threads do.
+    """An estimator that is safe for threads: each call of a method sees the attributes of one fit.
 
     What a method that fits has found becomes the estimator's at its end, all at once, and nothing
     does if it raises. One of them waits for the other; those that predict wait for none. The

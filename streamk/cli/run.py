@@ -205,13 +205,13 @@ def _check(options: dict[str, Any]) -> None:
     if "state_key" in options and not {"checkpoint", "start_from"} & options.keys():
         raise UsageError("--state-key signs checkpoints; it needs --checkpoint or --start-from")
     if "label" not in options and options.get("schema") in (None, "open", "strict"):
-        raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
+        raise UsageError("--label NAME is needed: the field to learn and predict")
     if "entity" not in options:
         for name in ("spans", "max_entities"):
             if name in options:
                 raise UsageError(f"{flag_of(name)} is for entities; it needs --entity NAME")
     if "spans" in options and "time" not in options:
-        raise UsageError("--spans are of the time of events; they need --time NAME")
+        raise UsageError("--spans are measured in the time of events; they need --time NAME")
     for part in parts():
         part.check(options)
     check(options, [name for part in parts() for name in part.SOURCES])

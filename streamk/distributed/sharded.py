@@ -413,7 +413,7 @@ class Sharded(OwnClasses):
     def from_state(
         cls, state: State, *, learner: dict[str, Any] | None = None, workers: Workers | None = None
     ) -> Self:
-        """Return the learner whose state this is.
+        """Return the learner of a state.
 
         Raises `StateError` if the state is another learner's or does not fit.
 
@@ -465,7 +465,7 @@ class Sharded(OwnClasses):
 
     @classmethod
     def merged_from(cls, state: State, placing: dict[str, Any]) -> Any:
-        """Return the learner of a state, placed so, with what all its shards have learned."""
+        """Return the learner of a state, placed as asked, merged from all its shards."""
         return cls.from_state(state, learner=placing).merged()
 
     def reopened(self, state: State, kind: Any) -> Sharded:

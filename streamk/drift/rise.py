@@ -277,7 +277,7 @@ class ShareTest(RiseTest):
     def _checked(self, x: float) -> float:
         x = super()._checked(x)
         if not 0.0 <= x <= 1.0:
-            raise InvalidInput(f"{x} is no share: it must be from 0 to 1")
+            raise InvalidInput(f"{x} is not a share: it must lie between 0 and 1")
         return x
 
     def _factors(self, x: float) -> list[float]:

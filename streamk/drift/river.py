@@ -108,7 +108,7 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
 
     @property
     def p_value(self) -> float:
-        """The p-value of no drift since the last one, valid whenever it is looked at."""
+        """The p-value of no drift since the last one, valid at any time."""
         return self._events.test.p_value
 
     def update(self, x: int | float) -> None:

@@ -264,7 +264,7 @@ class ColumnTable:
         most = schema.max_columns
         if len(self.places) + len(new) > most:
             raise Rejected(
-                "too many columns", f"{column!r} would go past max_columns={most}", column
+                "too many columns", f"{column!r} would exceed max_columns={most}", column
             )
         self._check_owners(new)
 
@@ -488,13 +488,13 @@ class ColumnTable:
 
     def _put(self, event: Event, column: Name, owner: Name, number: float) -> None:
         if column in event.cells:
-            raise Rejected("duplicate column", f"{column!r} stands twice in the event", column)
+            raise Rejected("duplicate column", f"{column!r} occurs twice in the event", column)
         event.cells[column] = number
         if column not in self.places:
             try:
                 str(column).encode()
             except UnicodeEncodeError:
-                raise Rejected("undecodable", f"{column!r} is no valid text", column) from None
+                raise Rejected("undecodable", f"{column!r} is not valid text", column) from None
             event.new[column] = owner
 
 

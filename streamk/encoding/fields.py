@@ -154,7 +154,9 @@ def key_of(value: Any, name: Name) -> str:
     value = plain(value)
     if value is None:
         raise Rejected(
-            "key missing", f"the event has no {name!r}, which other records know it by", name
+            "key missing",
+            f"the event has no {name!r}, the key by which other records refer to it",
+            name,
         )
     text = text_of(as_datetime(value) or value)  # a time is written in several ways
     if text is None:
@@ -163,7 +165,7 @@ def key_of(value: Any, name: Name) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Rejected("key missing", f"{show(value)} is no valid text", name) from None
+        raise Rejected("key missing", f"{show(value)} is not valid text", name) from None
     return bounded(without_zeros(text).removesuffix("T00:00:00"))
 
 

@@ -159,8 +159,8 @@ class NamedDecoder(Decoder):
         numbered = [name for name in schema.columns if isinstance(name, int)]
         if encoding != "dict" and numbered:
             raise BadRecord(
-                f"column {numbered[0]} of the schema has a number for its name, which no field of"
-                f" {encoding} has; name the columns by texts"
+                f"column {numbered[0]} of the schema has a number as its name, but fields of "
+                f"{encoding} are named by texts; name the columns by texts"
             )
 
     def decode(self, values: Sequence[Any]) -> Decoded:

@@ -502,7 +502,7 @@ def _flatten_into(
         if type(name) is str:
             name = bounded(name)
         if name in flat:
-            raise Rejected("duplicate column", f"{name!r} stands twice in the event", name)
+            raise Rejected("duplicate column", f"{name!r} occurs twice in the event", name)
         flat[name] = value
 
 
@@ -621,7 +621,7 @@ def read_csv(value: bytes, fields: tuple[str, ...], delimiter: str) -> dict[str,
     if len(cells) != len(fields):
         raise Rejected("undecodable", f"{len(cells)} cells, the header has {len(fields)}")
     if cells[0].lstrip("\ufeff") == fields[0] and cells[1:] == list(fields[1:]):
-        raise Rejected("header again", "the names of the columns, which is no event")
+        raise Rejected("header again", "the names of the columns again, not an event")
     return {name: cell or None for name, cell in zip(fields, cells, strict=True)}
 
 
@@ -633,7 +633,9 @@ def read_float32(
     try:
         cells = np.frombuffer(value, dtype="<f4").tolist()
     except ValueError:
-        raise Rejected("undecodable", f"{len(value)} bytes are no whole float32 numbers") from None
+        raise Rejected(
+            "undecodable", f"{len(value)} bytes are not a whole number of float32 numbers"
+        ) from None
     names: list[Name]
     if fields is not None:
         names = list(fields)

@@ -136,7 +136,7 @@ class Display:
             self._tell(snapshot)
 
     def show_again(self, trouble: str | None) -> None:
-        """Show the last snapshot with what is wrong, from another thread, while the run waits."""
+        """Show the last snapshot and the trouble, from another thread, while the run waits."""
         if self._shown is not None and self._pace.overdue():
             self._tell(replace(self._shown, events_per_s=0.0, trouble=trouble))
 

@@ -1,4 +1,4 @@
-"""The engine: consume, predict, emit, learn, measure, checkpoint, until there is no more."""
+"""The engine: consume, predict, emit, learn, measure and checkpoint until the stream ends."""
 
 from __future__ import annotations
 

@@ -411,7 +411,7 @@ class Meka(ClusteredMatrix):
 
     def _check_rows(self) -> None:
         if not self.n:
-            raise InvalidInput("this is compact and has no rows: ask the one that it was made of")
+            raise InvalidInput("a compact approximation has no rows; ask the one it was made from")
 
     def _placed(self, X: ArrayLike) -> tuple[Numbers, NDArray[np.int32]]:
         points = checked_points(X, "X", least=0)

@@ -140,8 +140,8 @@ def check_scales(kernel: object, **scales: float | None) -> None:
     given = [name for name, scale in scales.items() if scale is not None]
     if given:
         raise InvalidInput(
-            f"leave out {' and '.join(given)}: kernel={kernel!r} is not given by name and "
-            "has its own or none"
+            f"leave out {' and '.join(given)}: kernel={kernel!r} is not given by name, so it has "
+            "its own or none"
         )
 
 

@@ -131,7 +131,7 @@ class GrowingCholesky:
 
     @property
     def inverse_diagonal(self) -> Numbers:
-        """Diagonal of the inverse of W, shape (l,): 1 / what is lost with each row."""
+        """Diagonal of the inverse of W, shape (l,): 1 / the loss of removing each row."""
         return self._inverse[: self._size]
 
     def solve(self, K: Numbers) -> Numbers:
@@ -214,8 +214,8 @@ class GrowingCholesky:
         norms = np.einsum("ij,ij->i", own, own)
         if n and not (own.diagonal().min() > 0.0 and np.abs(norms - 1.0).max() < _ROUNDED):
             raise StateError(
-                "array 'factor' of landmarks is no Cholesky factor: its diagonal is not positive, "
-                "or the rows have another length than 1"
+                "array 'factor' of landmarks is not a Cholesky factor: its diagonal is not "
+                "positive, or its rows do not have length 1"
             )
         own += np.tril(own, -1).T
         made._inverse = np.zeros(len(made.room))
@@ -446,14 +446,14 @@ class IncrementalOasis:
             raise InvalidInput(f"events must have shape (n, columns), not {rows.shape}")
         if self._points is not None and rows.shape[1] != self._points.shape[1]:
             raise InvalidInput(
-                f"events have {rows.shape[1]} columns, but those before had"
-                f" {self._points.shape[1]}; call add_columns for new ones"
+                f"events have {rows.shape[1]} columns, but earlier ones had "
+                f"{self._points.shape[1]}; call add_columns for new ones"
             )
         finite = np.isfinite(rows)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             raise InvalidInput(
-                f"value {rows[row, column]} in row {row}, column {column}; fill in what is missing"
+                f"value {rows[row, column]} in row {row}, column {column}; fill in missing values"
             )
         return rows
 
@@ -523,7 +523,7 @@ class IncrementalOasis:
         return np.asarray(self.transform(_row(x))[0])
 
     def coefficients(self, W: Numbers) -> Numbers:
-        """Return coefficients W (l, outputs) of coordinates as those of the landmarks' kernels.
+        """Convert coefficients W (l, outputs) of coordinates to those of the landmarks' kernels.
 
         ``W' transform(x)`` is ``coefficients(W)' k(landmarks, x)``.
         """
@@ -558,7 +558,7 @@ class IncrementalOasis:
 
     @classmethod
     def from_state(cls, state: State) -> IncrementalOasis:
-        """Return the landmarks whose state this is, or raise StateError if it does not fit."""
+        """Return the landmarks of a state. Raises StateError if it does not fit."""
         state.expect(cls.TYPE)
         header: dict[str, Any] = state.header
         with reading(_OWNER):

@@ -80,7 +80,7 @@ class SelfExpressive:
         return _encode(self.dictionary, self._points(Y), self.sparsity, self.error)
 
     def reconstruct(self, Y: ArrayLike | None = None) -> Numbers:
-        """Return what the codes say of the points: the points without their noise, float64 (m, d).
+        """Reconstruct the points from their codes, without their noise, float64 (m, d).
 
         Y (m, d) are points to code first; by default those that the landmarks were chosen from.
         """
@@ -219,7 +219,9 @@ def self_expressive(
     """
     check_count("sparsity", sparsity)
     if not isinstance(error, int | float | np.number) or not 0 <= error < 1:
-        raise InvalidInput(f"error={shown(error)} must be from 0 to below 1 length of the point")
+        raise InvalidInput(
+            f"error={shown(error)} must be at least 0 and below 1, in lengths of the point"
+        )
     points = checked_points(X, "X")
     if not points.any():
         raise InvalidInput("X is all zero; there is nothing to choose landmarks from")

@@ -102,11 +102,11 @@ class LateLabels:
         return JoinedSource(events, self.source, time=self.time)
 
     def trainer(self, model: Learner, source: Source, stream: Stream, **options: Any) -> Trainer:
-        """Return the trainer of a job with these labels, whose `options` are as of `Trainer`."""
+        """Return the trainer of a job with these labels; `options` as for `Trainer`."""
         return LateTrainer(model, source, stream, late=self, **options)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a checkpoint and the run that goes on from it must agree in."""
+        """Return the options that must be the same in a checkpoint and in a resumed run."""
         return {
             "key": self.key,
             "timeout": self.timeout_ms,

@@ -345,7 +345,7 @@ def opening_of(model: Any) -> Opening:
 def other_champion(champion: str) -> str:
     """Return the sentence where the champion of a checkpoint is no model of the run."""
     return (
-        f"the champion of the checkpoint is {champion!r}, which is neither this run's model nor one"
-        f" of its challengers; name it (--challenger {champion}=...), give its options as those of"
-        " the model, or roll the promotion back (streamk rollback)"
+        f"the champion of the checkpoint is {champion!r}, which is neither the model of this run "
+        f"nor one of its challengers; name it (--challenger {champion}=...), give its options as "
+        "those of the model, or roll the promotion back (streamk rollback)"
     )

@@ -127,7 +127,9 @@ def load_model(model_uri: str, *, key: str | os.PathLike[str] | None = None) -> 
     path = Path(mlflow.artifacts.download_artifacts(artifact_uri=model_uri))
     flavors: Mapping[str, Any] = mlflow.models.Model.load(str(path)).flavors
     if _FLAVOR not in flavors:
-        raise InvalidInput(f"{model_uri} is no model of streamk; it has {', '.join(flavors)}")
+        raise InvalidInput(
+            f"{model_uri} is not a streamk model; its flavors are {', '.join(flavors)}"
+        )
     return load(path / str(flavors[_FLAVOR]["data"]), key=key)
 
 
@@ -157,7 +159,7 @@ def _imported() -> Any:
         import mlflow.pyfunc
     except ImportError as error:
         raise InvalidInput(
-            f"models are kept by MLflow ({error}): pip install 'streamk[mlflow]'"
+            f"streamk.mlflow needs MLflow ({error}): pip install 'streamk[mlflow]'"
         ) from None
     return mlflow
 

@@ -184,8 +184,8 @@ def _opened(address: str) -> tuple[Any, str]:
     parts = urlsplit(address)
     if parts.password is not None:
         raise InvalidInput(
-            f"an address of {parts.scheme}:// holds a password; leave it to the environment or the"
-            " configuration of fsspec"
+            f"an address of {parts.scheme}:// holds a password; put it into the environment or "
+            "fsspec's configuration"
         )
     if not parts.netloc + parts.path.strip("/"):
         raise InvalidInput(f"{address} names no place; write {parts.scheme}://BUCKET/NAME")
@@ -278,8 +278,8 @@ class ObjectStore(Store):
             except FileExistsError:
                 return True
         raise EngineError(
-            f"{self.path}: this store creates an object that is there, so that two jobs could write"
-            " one checkpoint; take one with conditional writes, as S3 has, or a directory"
+            f"{self.path}: this store overwrites an object that exists, so two jobs could write "
+            "one checkpoint; use a store with conditional writes, such as S3, or a directory"
         )
 
     def peers(self) -> list[Path]:
@@ -345,9 +345,9 @@ class ObjectStore(Store):
         manifest = self._manifest(self._last)
         if not manifest.exists():
             raise Fenced(
-                f"{manifest} is gone, which this job wrote last: what lay at {self.path} was moved"
-                " away or removed, and another job may write there now. So this one ends and writes"
-                " nothing more; put it back, and start this job again"
+                f"{manifest} is gone, though this job wrote it: the files at {self.path} were "
+                "moved or removed, and another job may write there. So this job ends and writes "
+                "nothing more; put the files back, and start it again"
             )
         if self._owner_of(self._last) not in (None, self._owner):
             raise self._fenced(self._last)
@@ -430,7 +430,7 @@ class ObjectStore(Store):
             case _:
                 other = "another process"
         return Fenced(
-            f"{self.path} is written by {other} now, which has taken number {number}: a job is one"
-            " process, and the one that began last goes on. Stop that one, or give each job an"
-            " address of its own"
+            f"{other} now writes {self.path} and has taken number {number}: a job is one process, "
+            "and the one that started last goes on. Stop that one, or give each job its own "
+            "address"
         )

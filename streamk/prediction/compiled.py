@@ -324,7 +324,7 @@ def load(path: str | os.PathLike[str]) -> CompiledModel:
     try:
         state = State(json.loads(arrays.pop(_HEADER).tobytes()), arrays)
     except (KeyError, ValueError, AttributeError, InvalidInput) as error:
-        raise StateError(f"{path}: is no model that can be read: {error}") from error
+        raise StateError(f"{path}: is not a readable model: {error}") from error
     return CompiledModel.from_state(state)
 
 
@@ -512,7 +512,7 @@ def checked(arrays: Mapping[str, Numbers], classes: int) -> tuple[LocalKernels, 
         if (model.leaves[:, i] != _starts(lengths)).any() or int(np.sum(lengths)) != end:
             raise StateError(f"array {name!r} of {_OWNER} does not fit with its leaves")
     if (model.pairs >= np.repeat(m, p)[:, None]).any():
-        raise StateError(f"array 'pairs' of {_OWNER} names landmarks that there are not")
+        raise StateError(f"array 'pairs' of {_OWNER} names missing landmarks")
     within(model.outputs, Domain(0, outputs - 1), "outputs", _OWNER)
     return model, others
 
@@ -527,7 +527,7 @@ def _check_trees(children: NDArray[np.int64], roots: NDArray[np.int64], leaves: 
         or (every != np.arange(-leaves, nodes)).any()
         or ((children >= 0) & (children <= np.arange(nodes)[:, None])).any()
     ):
-        raise StateError(f"arrays 'children' and 'roots' of {_OWNER} are no trees")
+        raise StateError(f"arrays 'children' and 'roots' of {_OWNER} are not trees")
 
 
 def _lengths(m: Any, p: Any, q: Any, d: int) -> Any:

@@ -29,8 +29,9 @@ def check_kind(kernel: Any, kind: Any) -> None:
     Choice(choices=KINDS).check("kind", kind)
     if kind != PRODUCTS and not (kernel.isotropic and kernel.shift_invariant):
         raise InvalidInput(
-            f"kind={kind!r} bounds Euclidean distances, of which {kernel!r} is no function: take "
-            f"kind={PRODUCTS!r}, or another kernel, such as Gaussian, Matern or RationalQuadratic"
+            f"kind={kind!r} needs a kernel of the Euclidean distance, which {kernel!r} is not: "
+            f"use kind={PRODUCTS!r}, or another kernel, such as Gaussian, Matern or "
+            "RationalQuadratic"
         )
 
 

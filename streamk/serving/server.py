@@ -130,7 +130,7 @@ class HTTPConnection(HttpToolsProtocol):
             pass  # to no other protocol: it is answered as any request
         except httptools.HttpParserError:
             if not self._is_refused:
-                self._refuse(400, "this is no request of HTTP/1.1")
+                self._refuse(400, "this is not an HTTP/1.1 request")
         self._framing += len(data)
         if self._framing > _HEAD_BYTES:
             self._refuse_head()
@@ -264,7 +264,9 @@ def address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else ""
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidInput(f"{text!r} is no address; write HOST:PORT, for example 127.0.0.1:8000")
+        raise InvalidInput(
+            f"{text!r} is not an address; write HOST:PORT, for example 127.0.0.1:8000"
+        )
     return host or DEFAULT[0], int(port)
 
 

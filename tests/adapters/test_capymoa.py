@@ -166,7 +166,7 @@ def test_schemas_that_are_refused(adapter: Any) -> None:
             with pytest.raises(InvalidInput, match=f"needs a schema of {other}"):
                 kinds(adapter, other)[0](given)
     twice = Schema.from_custom(["a", "a", "y"], "y")
-    with pytest.raises(InvalidInput, match="one name"):
+    with pytest.raises(InvalidInput, match="the same name"):
         adapter.KernelRegressor(twice)
 
 

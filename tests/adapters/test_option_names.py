@@ -113,7 +113,7 @@ def refused(model: Any, y: Any, classes: Any) -> str:
 
 
 def test_a_class_that_scikit_learns_estimators_do_not_know_is_shown_plainly() -> None:
-    fix = "; the first call of partial_fit needs all labels there will be, as classes="
+    fix = "; pass all labels as classes= in the first call of partial_fit"
     model = sklearn.DoublyStochasticClassifier(block_size=8, max_features=8)
     assert (
         refused(model, TEXTS, ["b", "c"]) == f"label 'a' is not one of the classes ['b', 'c']{fix}"
@@ -122,7 +122,7 @@ def test_a_class_that_scikit_learns_estimators_do_not_know_is_shown_plainly() ->
         "label 1 is not one of the classes [0, 2]"
     )
     model.partial_fit(X, TEXTS, classes=np.unique(TEXTS))
-    said = "classes=['a', 'c'] differ from those of before, ['a', 'b']"
+    said = "classes=['a', 'c'] differ from those of the first call, ['a', 'b']"
     assert refused(model, TEXTS, np.array(["a", "c"])) == said
     assert refused(model, ["a", "b", "a", "c"], None).startswith("label 'c' is not one of")
 

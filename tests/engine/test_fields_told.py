@@ -155,7 +155,7 @@ def test_a_job_that_knows_its_label_reads_a_few_events_without_it(tmp_path: Path
 
 # --- labels that are no classes -------------------------------------------------------------------
 
-NUMBERS, TEXTS = "--task regression", "is another field"
+NUMBERS, TEXTS = "--task regression", "should another field"
 LABELS: dict[str, tuple[list[Any], str]] = {
     "some fractions": ([n / 4 for n in range(1500)], NUMBERS),
     "whole numbers": ([*range(1500)], NUMBERS),

@@ -86,4 +86,4 @@ def location(address: str | os.PathLike[str] | Remote) -> Location:
     for _, opened in all_of("places"):
         found: Remote = opened(address)
         return found
-    raise InvalidInput(f"{address}: addresses need streamk/object_store, which is not here")
+    raise InvalidInput(f"{address}: addresses need streamk/object_store, which is not installed")

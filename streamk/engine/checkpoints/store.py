@@ -116,8 +116,8 @@ class Store(ABC):
             return None
         if found.signed and self.key is None:
             raise Untrusted(
-                f"{found.path} is signed, and what this run writes would not be; go on with the"
-                " same --state-key, or begin in another checkpoint directory"
+                f"{found.path} is signed, but this run would write unsigned checkpoints; pass the "
+                "same --state-key, or begin in another checkpoint directory"
             )
         self._named[found.epoch] = found.shared
         self._go_on(found.epoch)

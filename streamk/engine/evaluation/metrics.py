@@ -452,7 +452,7 @@ class Metrics:
                 codes[:] = np.nan
             self.slices.resume(data["slices"])
             if not self.slices.fits(codes):
-                raise ValueError("slices of the last events are none of the names")
+                raise ValueError("slices of the last events are not among the names")
 
 
 def _put_unchanged(scores: Floats, further: Rows | None) -> None:

@@ -322,9 +322,9 @@ class Feed:
             gone = f"{first - wanted:,} offsets are" if first > wanted else "the events between are"
             found = error if end is None else f"holds {first} to {end}: {gone} gone"
             raise EngineError(
-                f"partition {partition} is to be read from offset {wanted}, but {found}. To go on"
-                ' all the same choose data_loss="earliest" (--data-loss earliest), at offset'
-                f' {first}, or "latest", at the end'
+                f"partition {partition} should go on from offset {wanted}, but {found}. To go on "
+                f'anyway choose data_loss="earliest" (--data-loss earliest), at offset {first}, '
+                'or "latest", at the end'
             ) from error
         target = first if self._data_loss == "earliest" or end is None else end
         self.sequencer.jump(partition, target)

@@ -161,8 +161,8 @@ class BadEvents:
             if event.kind not in counts.bad:
                 partition, offset = batch.position(event.row)
                 _log.warning(
-                    "the event at %s offset %d cannot be used: %s; further ones of this kind are"
-                    " counted",
+                    "the event at %s offset %d cannot be used: %s; further ones of this kind are "
+                    "only counted",
                     *(partition, offset, event.reason),
                 )
                 counts.bad[event.kind] = 0
@@ -196,8 +196,8 @@ class BadEvents:
         if bad > self._max_share * n:
             kinds = ", ".join(f"{kind} {many}" for kind, many in counts.bad.items())
             raise EngineError(
-                f"{bad} of {n} events cannot be used ({kinds}), more than the share of"
-                f" {self._max_share:g} that is allowed; the first because: {self.why}"
+                f"{bad} of {n} events cannot be used ({kinds}), more than the allowed share of "
+                f"{self._max_share:g}; the first because: {self.why}"
             )
 
 
@@ -217,8 +217,8 @@ def check_all_counted(records: int, counted: int, where: str | Batch) -> None:
     if counted != records:
         where = where if isinstance(where, str) else where.span
         raise EngineError(
-            f"of {records:,} records {where} {counted:,} are counted, which is an error of streamk:"
-            " please report it, with the records. A run that goes on begins at the last checkpoint"
+            f"{counted:,} of {records:,} records {where} were counted, which is a bug in streamk: "
+            "please report it, with the records. A resumed run begins at the last checkpoint"
         )
 
 

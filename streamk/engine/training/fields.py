@@ -124,7 +124,7 @@ class KnownFields:
         """
         others = ", nor any other field of the event" if is_all else ""
         near = ", ".join(map(repr, self.nearest(name)))
-        hint = f"; nearest of those that it has: {near}" if near else ""
+        hint = f"; its nearest fields: {near}" if near else ""
         return f"the model has no field {name!r}{others}{hint}"
 
 
@@ -217,9 +217,7 @@ class _Fields(Expected):
     def sentences(self) -> list[str]:
         """Return a sentence for each field."""
         found = [self.known.sentence(name, is_all=is_all) for name, is_all in self._unknown.items()]
-        return found[:_MOST_NAMED] + ["and no more of the fields that events have"] * (
-            len(found) > _MOST_NAMED
-        )
+        return found[:_MOST_NAMED] + ["and more fields of the events"] * (len(found) > _MOST_NAMED)
 
 
 class LabelCheck:
@@ -259,7 +257,7 @@ class LabelCheck:
             return ()
         texts = [value for value in self._values if isinstance(value, str)]
         numbers = n - sum(parse_number(text) is None for text in texts)
-        fix = "is another field to be predicted?"
+        fix = "should another field be predicted?"
         if 2 * numbers > n:
             fix = "numbers are learned with --task regression"
         found = f"the label {self._label!r} has {n:,} values in {self._seen:,} events"

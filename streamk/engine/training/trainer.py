@@ -563,7 +563,9 @@ class Trainer:
         Raises `StateError` if it does not fit.
         """
         if held is not None:
-            raise StateError("the checkpoint holds events that wait for labels, this run none")
+            raise StateError(
+                "the checkpoint holds events that wait for labels, but this run has no late labels"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the model, as JSON data, once it is drained."""

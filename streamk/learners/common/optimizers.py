@@ -148,7 +148,7 @@ class Optimizer:
         self.n_steps += done
         if done < len(Phi):
             raise InvalidInput(
-                f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or take a "
+                f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or use a "
                 "smaller step"
             )
         return F

@@ -300,13 +300,13 @@ class DoublyStochastic(Supervised):
             return
         if isinstance(self.step, AdaGrad | Ladder):
             raise InvalidInput(
-                f"step={self.step.name!r} has sizes of its own, beside preconditioner='block'; "
+                f"step={self.step.name!r} has its own sizes, and so has preconditioner='block'; "
                 "leave out one of them"
             )
         if self.batch_size < 2:
             raise InvalidInput(
-                f"batch_size={self.batch_size} must be at least 2 with preconditioner='block', and "
-                "had better be larger than block_size; without one it is twice as large"
+                f"batch_size={self.batch_size} must be at least 2 with preconditioner='block', "
+                "and should be larger than block_size; by default it is twice as large"
             )
 
     # What it is

@@ -575,7 +575,7 @@ class KernelFunction:
         if not finite:
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
-                "or take a smaller step"
+                "or use a smaller step"
             )
 
     def mix(self, other: Self, weight: float) -> None:

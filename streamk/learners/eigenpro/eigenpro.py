@@ -490,6 +490,6 @@ def _check_chosen(count: int, **options: Any) -> None:
     for name, value in options.items():
         if value != parameters[name].default:
             raise InvalidInput(
-                f"{name}={value!r} is for centers that are chosen, and centers= gives {count}; "
-                f"leave {name} out"
+                f"{name}={value!r} is for centers that the learner chooses, but centers= gives "
+                f"{count}; leave {name} out"
             )

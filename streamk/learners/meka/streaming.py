@@ -59,7 +59,7 @@ def refactorized(
     F = decide(X)
     if not np.isfinite(F).all():
         raise InvalidInput(
-            "predictions of the events to factorize overflowed; scale the labels, or take a "
+            "predictions of the events to factorize overflowed; scale the labels, or use a "
             "smaller step"
         )
     features, sizes = GrowingFeatures.of(X, **recipe)

@@ -53,8 +53,8 @@ def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None
     if not isinstance(learner, tuple(TYPES.values())):
         kinds = " or ".join(kind.__name__ for kind in TYPES.values())
         raise InvalidInput(
-            f"{name} is a {type(learner).__name__}; give a {kinds}, without scaling: "
-            "the experts have a common one"
+            f"{name} is a {type(learner).__name__}; give a {kinds}, without scaling: the experts "
+            "share one"
         )
     if learner.is_classifier != is_classifier:
         one, other = ("classes", "numbers") if learner.is_classifier else ("numbers", "classes")
@@ -233,8 +233,9 @@ class ExternalExperts:
         """A sentence for each that rests for good."""
         width = len(self._columns) + len(self._classes)
         return tuple(
-            f"the expert {one.type} rests for good: {width:,} columns and classes,"
-            f" max_width={one.header['max_width']} (--expert {one.type}:max_width=N raises it)"
+            f"{one.type} is off: {width:,} columns and classes exceed "
+            f"max_width={one.header['max_width']} (--expert {one.type}:max_width=N raises the "
+            "limit)"
             for one, ended in zip(self._initial_states, self._too_wide, strict=True)
             if ended
         )

@@ -209,7 +209,7 @@ class MultiKernel(OneAtATime, Decider):
         for name, given in (("memory", self.memory), ("clock", self.clock)):
             if self.is_classifier and given not in (None, False):
                 raise InvalidInput(
-                    f"{name}={given!r}: labels are remembered of numbers alone; leave it out"
+                    f"{name}={given!r}: only models of numbers remember labels; leave it out"
                 )
         if self.is_classifier or self.memory is False:
             return None

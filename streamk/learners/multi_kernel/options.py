@@ -37,8 +37,8 @@ def number_loss(loss: str | Loss | None) -> Loss | None:
         return None
     if not isinstance(found, Loss) or found.name not in LOSS_KINDS:
         raise InvalidInput(
-            f"loss={loss!r} is not one that many kernels learn numbers by: "
-            f"choose {', '.join(LOSS_KINDS)}, or leave it out"
+            f"loss={loss!r} is not a loss by which many kernels learn numbers: choose "
+            f"{', '.join(LOSS_KINDS)}, or leave it out"
         )
     for name, least, most in (("huber", *_DELTAS), ("quantile", *_LEVELS)):
         if found.name == name and not least <= found.parameter <= most:
