@@ -483,7 +483,7 @@ class TrainedModel:
         return list(found)
 
     def debug_one(self, x: Event) -> str:
-        """Tell what is predicted for an event, which experts carry the weight, and which fields.
+        """Explain the prediction for an event by its experts and its most important fields.
 
         Parameters
         ----------

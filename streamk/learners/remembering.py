@@ -1,4 +1,4 @@
-"""A learner that knows what each event's entities, a user or a card, did before it."""
+"""A learner that remembers the past of each event's entities, such as a user or a card."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SEEN = (
 
 
 def field_of(column: Column) -> str:
-    """Return the field whose entities a column has the numbers of.
+    """Return the field of a column that numbers entities.
 
     >>> field_of("user@entity"), field_of(3)
     ('user', '3')
@@ -58,7 +58,7 @@ def field_of(column: Column) -> str:
 
 
 class EntityMemory(Wrapper):
-    """A learner whose events know the past of their entities.
+    """A learner that adds the past of its entities to each event.
 
     For each field that names an entity one column of the events, "user@entity", has its number, by
     `streamk.memory.entity_number`, and one column, "ts@elapsed", may have the event's time. The
@@ -179,7 +179,7 @@ class EntityMemory(Wrapper):
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first; those of entities and time among them."""
+        """The columns of a batch, also of entities and time; None before the first batch."""
         return self._columns
 
     @property
@@ -420,7 +420,7 @@ class EntityMemory(Wrapper):
         return joined(found, self)
 
     def finish(self) -> None:
-        """Learn what has been gathered for a step."""
+        """Learn the events gathered for a step."""
         self.learner.finish()
 
     def compile_rare_steps(self) -> None:
@@ -435,7 +435,7 @@ class EntityMemory(Wrapper):
 
     @property
     def explained(self) -> Any:
-        """The learner inside, which has columns of what is known of entities."""
+        """The learner inside, with its columns of statistics of entities."""
         return self.learner
 
     def looked(self, X: ArrayLike) -> Floats:
@@ -487,7 +487,7 @@ class EntityMemory(Wrapper):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Predict without a trace: what is learned later is as if nothing had been asked."""
+        """Predict without a trace: later learning is the same as without the call."""
         with self.lock, self.learner.aside():
             before, self._is_aside = self._is_aside, True
             try:
@@ -566,7 +566,7 @@ class EntityMemory(Wrapper):
         return self._laid(X, made, self._seen_at)
 
     def held_predictions(self) -> dict[str, NDArray[Any]]:
-        """Return what held events were seen with, and what the learner inside keeps of them."""
+        """Return the statistics that held events were seen with, and the inner learner's part."""
         seen = np.zeros((len(self._seen), max(map(len, self._seen.values()), default=0)))
         for row, one in zip(seen, self._seen.values(), strict=True):
             row[: len(one)] = one
@@ -591,7 +591,7 @@ class EntityMemory(Wrapper):
     # States and merging
 
     def state(self) -> State:
-        """Everything needed to go on exactly from here, but not what is held."""
+        """Return the state to go on exactly from here, without held events."""
         return self._state(self.learner.state(), [table.state() for table in self.tables])
 
     def lent_state(self) -> State:
@@ -612,7 +612,7 @@ class EntityMemory(Wrapper):
 
     @classmethod
     def from_state(cls, state: State, **placing: Any) -> Self:
-        """Return the learner whose state this is, or raise StateError."""
+        """Return the learner of a state, or raise StateError."""
         header: Any = state.expect(cls.TYPE).header
         model = cls.__new__(cls)
         inner = state.child("learner")

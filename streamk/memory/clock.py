@@ -52,7 +52,7 @@ one in a thousand of a sparse partition is beyond it."""
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clock after some record of a partition, and what the next ones need.
+    """The clock after a record of a partition, with the data that the next records need.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Clock:
 
     @classmethod
     def at(cls, time: int | None) -> Clock:
-        """Return a clock of which only the time is known, if that."""
+        """Return a clock from a time alone, or from no time."""
         return cls(NEVER if time is None else time)
 
     def raised(self, time: int, skew: int) -> Clock:

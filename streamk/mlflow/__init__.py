@@ -1,4 +1,4 @@
-"""Models of jobs in MLflow: what it saves, logs and registers is a checkpoint.
+"""Saves, logs and registers the checkpoints of jobs as models in MLflow.
 
 ``pip install 'streamk[mlflow]'`` brings MLflow, which is imported when a function here is called.
 The files are those of the checkpoint, JSON and arrays; there is no pickle among them, and no code.
@@ -80,7 +80,7 @@ def save_model(
 
 
 def log_model(checkpoint: Place, name: str, **options: Any) -> Any:
-    """Log the newest model of a job in the active run, and start one if there is none.
+    """Log the newest model of a job in the active run; start a run if there is none.
 
     Raises as `save_model` does.
 

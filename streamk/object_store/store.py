@@ -54,7 +54,7 @@ class StoreUnavailable(OSError):
 
 
 class ObjectPath:
-    """An object, or all those whose names begin with the same address and a slash.
+    """An object, or all objects below an address and a slash.
 
     The address is ``s3://bucket/job``, or one of another protocol of fsspec. Raises `InvalidInput`
     if it is none, holds a password, or needs a package that is missing.
@@ -111,11 +111,11 @@ class ObjectPath:
         return (self / name for name in self.sizes())
 
     def exists(self) -> bool:
-        """Return whether there is such an object, or one below. Raises `StoreUnavailable`."""
+        """Return True if the object exists, or one below. Raises `StoreUnavailable`."""
         return self.name in self.parent.sizes()
 
     def is_dir(self) -> bool:
-        """Return whether there are objects below. Raises `StoreUnavailable`."""
+        """Return True if there are objects below. Raises `StoreUnavailable`."""
         return bool(self.sizes())
 
     def read(self, most: int | None = None) -> bytes:
@@ -128,12 +128,12 @@ class ObjectPath:
             return bytes(self._store.cat_file(self._key, **part))
 
     def write(self, data: bytes) -> None:
-        """Write an object, in the place of one of the same name. Raises `OSError`."""
+        """Write an object, and replace one of the same name. Raises `OSError`."""
         with self._asking():
             self._store.pipe_file(self._key, data)
 
     def create(self, data: bytes) -> None:
-        """Write an object where there is none of this name.
+        """Create an object with a name that must be new.
 
         Raises `FileExistsError` if there is one, and `OSError`.
         """
@@ -141,16 +141,16 @@ class ObjectPath:
             self._store.pipe_file(self._key, data, mode="create")
 
     def remove(self) -> None:
-        """Remove the object, if there is one. Raises `OSError`."""
+        """Remove the object if it exists. Raises `OSError`."""
         with self._asking(), contextlib.suppress(FileNotFoundError):
             self._store.rm_file(self._key)
 
     def store(self, key: Key | None) -> Store:
-        """Return the store of the job whose place this is."""
+        """Return the store of the job at this place."""
         return ObjectStore(self, key=key)
 
     def marker(self) -> object:
-        """Return a value that is another one once there is a newer checkpoint."""
+        """Return a value that changes with each newer checkpoint."""
         try:
             return (self / CURRENT).read(_LONGEST)
         except FileNotFoundError:  # of one checkpoint, or of a job that has not written any
@@ -221,7 +221,7 @@ _START, _SILENCE = "start", "silence"
 
 
 class ObjectStore(Store):
-    """The checkpoints of a job, whose process is alone, in an object store.
+    """The checkpoints of a job of one process, in an object store.
 
     What is written is signed with the key, if there is one, and other things are refused.
     """
@@ -287,7 +287,7 @@ class ObjectStore(Store):
         return []
 
     def read_passes(self) -> list[Pass]:
-        """Return what was noted since the current epoch, after later ones too.
+        """Return the notes since the current epoch, also after later epochs.
 
         Raises `StateError` if that is damaged, and `OSError` if the store is away.
         """
@@ -307,7 +307,7 @@ class ObjectStore(Store):
     # --- writing ----------------------------------------------------------------------------------
 
     def write_passes(self, passes: Iterable[Pass]) -> None:
-        """Note what was decided since the current epoch; it is in the store when this returns.
+        """Write the decisions since the current epoch; durable on return.
 
         Raises `EngineError` if it cannot be written, and `Fenced` if another job has begun to
         write.

@@ -85,7 +85,7 @@ def _weight(P: Numbers, weights: Numbers, decided: Places, k: int) -> float:
 
 @dataclass(frozen=True)
 class Targets:
-    """Numbers or probabilities that are to be predicted, one row for each event."""
+    """The numbers or probabilities to predict, one row for each event."""
 
     values: Numbers
     """float64 (n, 1) or (n, classes): numbers, in units of their deviation; probabilities, those of
@@ -98,7 +98,7 @@ class Targets:
 
     @classmethod
     def numbers(cls, y: Any, n: int) -> Targets:
-        """Return those of n numbers."""
+        """Return the targets of n numbers."""
         try:
             values = np.asarray(y, np.float64)
         except (TypeError, ValueError):
@@ -118,7 +118,7 @@ class Targets:
 
     @classmethod
     def labels(cls, y: Any, n: int) -> Targets:
-        """Return those of n labels: texts, whole numbers or booleans."""
+        """Return the targets of n labels: texts, whole numbers or booleans."""
         _check_length(np.shape(y), n)
         found: list[Label] = []
         for row, label in enumerate(listed(y)):
@@ -150,7 +150,7 @@ class Targets:
     def probabilities(
         cls, P: Numbers, classes: Sequence[Any], weights: Numbers | None = None
     ) -> Targets:
-        """Return those of probabilities (n, classes), which are made to sum to 1."""
+        """Return the targets of probabilities (n, classes), scaled to sum to 1."""
         known = tuple(one for label in classes if (one := plain(label)) is not None)
         if len(known) < len(classes):
             raise InvalidInput(
@@ -174,7 +174,7 @@ class Targets:
 
     @property
     def is_classifier(self) -> bool:
-        """True if there are classes."""
+        """True for classes, False for numbers."""
         return bool(self.classes)
 
     def take(self, rows: Any) -> Targets:

@@ -123,7 +123,7 @@ class LeafPoints(NamedTuple):
 def grow(
     Z: Numbers, leaves: int, *, balance: float, halo: float, random: np.random.Generator
 ) -> tuple[Tree, list[LeafPoints]]:
-    """Divide points by a tree of so many leaves, as far as there are points that differ.
+    """Divide points by a tree of at most so many leaves; equal points stay together.
 
     The leaf with the most points is divided next. Its hyperplane is orthogonal to the line between
     the two centers of 2-means, and lies midway between these (the paper's assignment to the nearest

@@ -56,7 +56,7 @@ _GAUGES = {
 
 
 class JobMonitoring(Requests):
-    """The last point of a job, which `last` returns if there is one, and counts of requests."""
+    """The last point of a job, from `last`, and counts of requests."""
 
     def __init__(self, last: Callable[[], Mapping[str, Any] | None]) -> None:
         super().__init__()

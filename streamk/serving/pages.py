@@ -170,7 +170,7 @@ MOST = 2000
 
 
 class PageHistory:
-    """Points in time, with what an observer says then.
+    """Points in time, with the explanations of an observer.
 
     Points come from one thread and are read by others. `about` is said of the job or server.
     """
@@ -199,7 +199,7 @@ class PageHistory:
                 self._points = self._points[:half:2] + self._points[half:]
 
     def since(self, number: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return the points after one, each with its number, the first of which is 1."""
+        """Return the points after a number, each with its number, counted from 1."""
         with self._lock:
             if self._count == number:
                 return []
@@ -207,7 +207,7 @@ class PageHistory:
 
     @property
     def last(self) -> dict[str, Any] | None:
-        """The last point, if there is one."""
+        """The last point; None before the first."""
         with self._lock:
             return self._points[-1][1] if self._points else None
 

@@ -1,4 +1,4 @@
-"""HTTP by uvicorn, with bounds of what a client may send and hold, and answers in one piece."""
+"""HTTP by uvicorn, with limits on a client's requests and connections."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Refused(Exception):
 
 
 class HTTPConnection(HttpToolsProtocol):
-    """uvicorn's protocol, whose parser takes a head of any length in any time.
+    """uvicorn's protocol with limits on the length and the time of a request's head.
 
     What a client sends is counted here, so that a connection costs bounded memory whatever comes,
     and it has a time for each part of a request, and for taking the answer. Where there are as many
@@ -119,7 +119,7 @@ class HTTPConnection(HttpToolsProtocol):
     # --- what comes -------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Take what comes, unless it is more than is taken or no HTTP."""
+        """Take received bytes, unless they exceed a limit or are not HTTP."""
         if self._is_refused:
             return
         self._unset_keepalive_if_required()

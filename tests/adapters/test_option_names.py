@@ -95,7 +95,7 @@ def learn(labels: Any, **options: Any) -> None:
             lambda: MultiKernel(class_weight={np.str_("a"): np.float64(-1)}),
             "gives 'a' the weight -",
         ),
-        (lambda: learn(TEXTS, loss="squared"), "'a' of row 0 is none"),
+        (lambda: learn(TEXTS, loss="squared"), "'a' of row 0 is not a number"),
         (lambda: learn(np.array([0.5, 1.0, 2.0, 3.0])), "row 0, 0.5, must be"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_weight_of_no_class_is_shown_plainly() -> None:
 
 
 def test_rivers_estimators_show_labels_and_values_plainly() -> None:
-    with pytest.raises(InvalidInput, match="'x' of row 0 is none"):
+    with pytest.raises(InvalidInput, match="'x' of row 0 is not a number"):
         river.KernelRegressor().learn_one({"a": 1.0}, np.str_("x"))
     with pytest.raises(Exception, match="column 'a' is inf, past"):
         river.KernelRegressor().learn_one({"a": np.float64("inf")}, 1.0)

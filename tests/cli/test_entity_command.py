@@ -64,7 +64,7 @@ def test_from_first_event_to_forgetting(folder: Path) -> None:
         "lock",
     ]
     _, err = streamk("inspect", "state", "--entity", "user=7", cwd=folder, status=2)
-    assert "no user '7' is known, of 8" in err
+    assert "no user '7' among the 8" in err
     with (folder / "payments.ndjson").open("ab") as file:
         file.write(ndjson([{**mine[-1], "ts": "2026-03-01", "amount": 5.0}]))
     streamk(*JOB, *SMALL, "--spans", "1h,7d", "--checkpoint", "state", cwd=folder)

@@ -147,9 +147,9 @@ def test_inspect_tells_of_one_that_rests_for_good(home: Path) -> None:
     streamk(*RUN, "--expert", "feature-machine:max_width=2", cwd=home)
     out, _ = streamk("inspect", "state", "--json", cwd=home)
     (one,) = json.loads(out)["checkpoints"][-1]["model"]["experts"]
-    assert one["rests"].startswith("for good: ")
+    assert one["rests"].startswith("permanently: ")
     text, _ = streamk("inspect", "state", cwd=home)
-    assert "rests for good" in " ".join(text.split())
+    assert "rests permanently" in " ".join(text.split())
 
 
 def test_shards_go_on_with_the_machine_of_the_model_that_they_begin_with(home: Path) -> None:

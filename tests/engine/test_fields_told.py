@@ -236,8 +236,8 @@ def test_an_expert_that_rests_for_good_is_told_once(
     command = ["run", url, *LABEL, "--checkpoint", state]
     main([*command, "--max-events", "30"])
     said = capsys.readouterr().err
-    assert said.count("the expert feature-machine rests for good: ") == (columns > 256)
-    assert said.count("columns and classes, max_width=256") == (columns > 256)
+    assert said.count("feature-machine is off: ") == (columns > 256)
+    assert said.count("columns and classes exceed max_width=256") == (columns > 256)
     main(command)
     main(["predict", state, url])
-    assert "rests for good" not in capsys.readouterr().err
+    assert "is off" not in capsys.readouterr().err

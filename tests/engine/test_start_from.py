@@ -74,7 +74,7 @@ def test_another_model_or_label_is_refused(tmp_path: Path) -> None:
         run(LIVE, start_from=tmp_path, model=learner(regularization=0.5))
     with pytest.raises(StateError, match=r"model regularization=0\.0, but this run has 0\.5"):
         run(LIVE, start_from=tmp_path, model=Sharded(learner(regularization=0.5)))
-    with pytest.raises(StateError, match="model type='doubly-stochastic', but this run has 'sharded'"):
+    with pytest.raises(StateError, match="type='doubly-stochastic', but this run has 'sharded'"):
         run(LIVE, checkpoint=tmp_path, model=Sharded(learner()))
 
 

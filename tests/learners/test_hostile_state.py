@@ -198,7 +198,7 @@ def test_what_is_written_is_read_up_to_the_longest_header(monkeypatch: pytest.Mo
     monkeypatch.setattr("streamk.packing.LONGEST_HEADER", length)
     assert len(unpack(pack(arrays), WHERE)) == 100
     monkeypatch.setattr("streamk.packing.LONGEST_HEADER", length - 1)
-    with pytest.raises(StateError, match="cannot be read again"):
+    with pytest.raises(StateError, match="can be read back"):
         pack(arrays)
 
 

@@ -41,7 +41,7 @@ def but(**more: Any) -> dict[str, Any]:
     return {**{name: value for name, value in WHOLE.items() if name != "price"}, **more}
 
 
-NEAR = "; nearest of those that it has: 'price'"
+NEAR = "; its nearest fields: 'price'"
 KNOWN = [
     WHOLE,
     {},

@@ -147,7 +147,7 @@ class Trainer:
         self._round = self._taken, model.events_left
         """Events taken when it was last looked how many are left of the round, and these."""
         self._ended: tuple[str, ...] = model.innermost.ended
-        """Of the model's experts those that rest for good, a sentence each."""
+        """A sentence for each expert of the model that is switched off."""
         self._n_ended = len(self._ended)
         """The number of those that this run does not have to tell any more."""
 

@@ -190,7 +190,7 @@ class Methods(Protocol):
 
     @property
     def ended(self) -> tuple[str, ...]:
-        """A sentence for each expert that rests for good."""
+        """A sentence for each expert that is switched off."""
         return ()
 
     @property

@@ -162,7 +162,7 @@ class Supervised(OneAtATime, Decider):
         self.learn_encoded(events, labels)
 
     is_too_wide: bool = False
-    """It rests for good, since there are more columns and classes than it takes."""
+    """True if it is switched off: there are more columns and classes than it takes."""
 
     def coefficients_of(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the coefficients that events X (n, d) have as centers; raise InvalidInput."""

@@ -445,7 +445,7 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
+        """Return the learner of a state."""
         learner, owner = cls._from_header(state), cls._owner()
         header: Any = state.header
         learner.n_factorizations = count(header, "n_factorizations", owner)

@@ -225,12 +225,12 @@ class ExternalExperts:
 
     @property
     def _too_wide(self) -> list[bool]:
-        """True for each learner that rests for good."""
+        """True for each learner that is switched off."""
         return [one.is_too_wide for one in self._learners]
 
     @property
     def ended(self) -> tuple[str, ...]:
-        """A sentence for each that rests for good."""
+        """A sentence for each learner that is switched off."""
         width = len(self._columns) + len(self._classes)
         return tuple(
             f"{one.type} is off: {width:,} columns and classes exceed "

@@ -245,7 +245,7 @@ class MultiKernel(OneAtATime, Decider):
 
     @property
     def ended(self) -> tuple[str, ...]:
-        """A sentence for each external expert that rests for good."""
+        """A sentence for each external expert that is switched off."""
         return self._mixture.external.ended
 
     @property
@@ -283,7 +283,7 @@ class MultiKernel(OneAtATime, Decider):
         return self.as_new(**changed, **({"memory": False} if remembers else {}))
 
     def as_new(self, **changed: Any) -> Self:
-        """Return a learner of the same options, but for those that are changed, without events."""
+        """Return a new learner with the same options, except for those given."""
         given: dict[str, Any] = {name: getattr(self, name) for name in self.OPTIONS}
         given["task"] = "classification" if self.is_classifier else "regression"
         if "external_experts" not in changed:
@@ -422,7 +422,7 @@ class MultiKernel(OneAtATime, Decider):
         mixture.learn_one(event, y, float(label))
 
     def tell_and_learn_many(self, events: Floats, labels: Floats, *, anew: bool) -> Floats:
-        """Learn events (n, d) with numbers (n,), and return what is predicted before each.
+        """Predict, then learn, events (n, d) with numbers (n,); return the predictions.
 
         If `anew`, this is `predict_then_learn_many`; else mixing learns, as of `learn_many`, from
         what was predicted of them when that was asked for.
@@ -518,7 +518,7 @@ class MultiKernel(OneAtATime, Decider):
 
     @cached_property
     def errors_without_labels(self) -> Floats | None:
-        """Labels of the last events less what is predicted of these now, if it expects no labels.
+        """Labels of the last events minus their present predictions without remembered labels.
 
         Errors along the stream say little of those to come where each label says much of the next
         one: all experts have followed the labels up to each event. The last events are as far from
@@ -568,7 +568,7 @@ class MultiKernel(OneAtATime, Decider):
                 self.learn_many(events[some], labels[some])
 
     def held_predictions(self) -> dict[str, NDArray[Any]]:
-        """Return what is kept of held events, the oldest first."""
+        """Return the saved predictions of held events, the oldest first."""
         return self._mixture.held.arrays()
 
     def restore_held_predictions(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -580,7 +580,7 @@ class MultiKernel(OneAtATime, Decider):
 
     @property
     def held_dropped(self) -> int:
-        """Held events of which what was kept had no room, since it was made."""
+        """Number of held events whose predictions were dropped for lack of room."""
         return self._mixture.held.kept.dropped
 
     @property
@@ -616,7 +616,7 @@ class MultiKernel(OneAtATime, Decider):
     def from_state(
         cls, state: State, *, threads: int | None = None, placings: Sequence[Mapping[str, Any]] = ()
     ) -> Self:
-        """Return the learner whose state this is.
+        """Return the learner of a state.
 
         `placings` are those of the external experts. Raises `StateError` if the state is another
         learner's or its arrays do not fit.

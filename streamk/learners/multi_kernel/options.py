@@ -77,7 +77,7 @@ exponentially fewer of those before), at least 0.005, so that all classes count 
 of a label that never comes changes nothing: on a stream it may still come. Where `classes` are
 given, or the first label is a boolean, it must be one of the classes."""
 _EXTERNAL_EXPERTS = """Learners that join the experts: their predictions are mixed like those of
-the others. By default that is a `FeatureMachine` of this task and seed, which rests for good where
+the others. By default that is a `FeatureMachine` of this task and seed, which switches off where
 columns and classes, together, are more than 256; an empty sequence is for none, which is several
 times as fast. They must be new; copies learn. They see the columns in units of their spread, with
 the median where a value is missing, and the median distance of two events is the root of 2.

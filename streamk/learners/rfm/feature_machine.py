@@ -202,8 +202,8 @@ class FeatureMachine(Supervised):
         ),
         "max_width": Whole(
             optional=True,
-            about="columns and classes above which it rests for good (none)",
-            doc="Columns and classes, together, above which it rests for good: it gives up the "
+            about="columns and classes above which it switches itself off (none)",
+            doc="Columns and classes, together, above which it switches off: it gives up the "
             "events that it has kept and its function, keeps no more of either, and predicts even "
             "odds, or 0. So the memory of one among other experts has a bound where columns grow "
             "with the stream. None, the default, is no bound.",
@@ -259,7 +259,7 @@ class FeatureMachine(Supervised):
         self.rests = False
         """It keeps events, and learns nothing of them."""
         self.is_too_wide = False
-        """It rests for good, since there are more columns and classes than `max_width`."""
+        """True if it is switched off: there are more columns and classes than `max_width`."""
         self.lags: NDArray[np.int64] | None = None
         """Lags of the next events: of how many others were learned between its prediction and its
         learning. None where each is predicted right before, and -1 where that is not known."""
@@ -449,7 +449,7 @@ class FeatureMachine(Supervised):
         self.rests, self._next, self._until = True, None, 0
 
     def _end_if_too_wide(self) -> None:
-        """Rest for good where there are too many columns and classes."""
+        """Switch off where there are too many columns and classes."""
         width = len(self._columns or ()) + len(self.classes)
         if self.is_too_wide or self.max_width is None or width <= self.max_width:
             return
@@ -549,7 +549,7 @@ class FeatureMachine(Supervised):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero."""
+        """Append columns; in all events so far they were zero."""
         columns, count = (*(self.columns or ()), *names), len(names)
         column_keys(columns)
         self._function.extend(count)
@@ -605,7 +605,7 @@ class FeatureMachine(Supervised):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
+        """Return the learner of a state."""
         header: Any = state.expect(cls.TYPE).header
         with reading(_OWNER):
             names = None if header["columns"] is None else listed(header, "columns", _OWNER)
