@@ -352,7 +352,7 @@ class Transactional(Protocol):
         """Write in transactions after `begin_as`, together with the other transactional sinks.
 
         One is committed by `Sink.mark`; where the source is in a group, by `Source.commit`, with
-        the offsets. It is to be committed in so many seconds.
+        the offsets. It must be committed within so many seconds.
 
         Raises `BadURL` for sinks and groups that cannot be in one transaction.
         """

@@ -38,7 +38,7 @@ class MemorySource(SourceBase):
     columns : tuple of str, optional
         The names of the columns of arrays.
     encoding : "json", "float32" or "csv"
-        How bytes are to be read.
+        Encoding of the bytes.
     timestamps : sequence of int, or a mapping of partition to such, optional
         Milliseconds, ascending or not, one an event; an event's ordinal otherwise.
     live : bool

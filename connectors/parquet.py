@@ -41,7 +41,7 @@ class ParquetSource(FilesSource):
     position of an event is its row, counted through all files. With `follow` it waits for later
     files, which must be whole when they get their names. Raises `Unavailable` if there is no such
     file, none in the directory, or no pyarrow; `BadURL` if it is one file and to be followed; and
-    `BadRecord` if one is no Parquet file, or names a column twice.
+    `BadRecord` if one is not a Parquet file, or names a column twice.
     """
 
     encoding = "dict"

@@ -43,7 +43,7 @@ def open_source(url: str, **options: Any) -> Source:
     Raises
     ------
     BadURL
-        If the address or an option cannot be understood; the message lists what there is.
+        If the address or an option cannot be understood; the message lists the choices.
     Unavailable
         If a package, host or file that it needs is not there.
 

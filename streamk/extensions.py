@@ -10,7 +10,7 @@ commands    further commands, by what is called; ``about`` beside it tells what 
 alarms      what watches over a job
 regions     what comes beside predictions, by the details that ask for it (`streamk.engine.Details`)
 exports     forms of a compiled model, by the options of `streamk compile`
-places      places of checkpoints that are no directories
+places      places of checkpoints that are not directories
 river       estimators in `streamk.adapters.river`, by their names
 
 Nothing is imported before it is asked for. Nothing else imports an extension: where its folder is

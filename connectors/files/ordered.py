@@ -88,7 +88,7 @@ class FileReader:
     provisional: int | None = None
     """The position of a last record that may yet become longer."""
     unfinished: str | None = None
-    """A sentence about the end of the file where that is no whole record."""
+    """A sentence about the end of the file where that is not a whole record."""
 
     def __init__(self, path: Path, ordinal: int = 0) -> None:
         self.path, self.ordinal = path, ordinal

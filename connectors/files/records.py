@@ -31,7 +31,7 @@ class Splitter:
     r"""Cuts bytes, as they come, into lines or into CSV records with newlines in quoted cells.
 
     CSV is `quoted`, with a delimiter that is given or else that of the first line, see
-    `connectors.cells`. Records come without their newline; blank lines are no records, and neither
+    `connectors.cells`. Records come without their newline; blank lines are not records, and neither
     is a first line `sep=;`, which tells the delimiter. A quoted cell that is open at the end of a
     line is followed to the line that closes it, over 16 times `max_event_bytes` at most; a line
     with broken quoting is a record of its own. Of a record longer than `max_event_bytes` one byte
@@ -146,7 +146,7 @@ _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb")*+", re.DOTALL)
 """Up to a bracket, a comma, or the beginning of a string that is not all there."""
 _WITHIN = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+", re.DOTALL)
-"""The same, where commas are no ends."""
+"""The same, where commas are not ends."""
 _REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """The rest of a string, up to its quote or half an escape."""
 _ARRAY = re.compile(rb"\[(?:\s*[{\]]|[ \t\r]*\n)")
@@ -161,7 +161,7 @@ class ArraySplitter:
     """Cuts bytes, as they come, into the elements of a JSON array, of any type.
 
     An element reaches to the comma or bracket after it, those inside of objects, lists and strings
-    not counted, so one that is no JSON is an element too. After the array another one may follow,
+    not counted, so one that is not JSON is an element too. After the array another one may follow,
     or lines. Of an element longer than `max_event_bytes` one byte more than that is kept, enough
     to be recognised. The array begins `at` a byte of the file.
 

@@ -134,7 +134,7 @@ def encoding_named(name: str) -> str:
     ('iso8859-1', 'utf-8')
     """
     try:
-        "".encode(name)  # refuses what is no encoding of text, such as base64
+        "".encode(name)  # refuses what is not an encoding of text, such as base64
         return codecs.lookup(name).name
     except (LookupError, ValueError):
         raise BadURL(

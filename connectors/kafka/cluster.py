@@ -115,7 +115,7 @@ class Cluster:
     def trouble(self, connected: bool) -> Trouble | None:
         """Tell that no broker can be reached, if a client is not `connected` to any.
 
-        That alone is no sign: connections that are not used are closed.
+        That alone is not a sign: connections that are not used are closed.
         """
         if connected or self._unreachable() is None:
             return None

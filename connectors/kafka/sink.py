@@ -201,7 +201,7 @@ class KafkaSink:
     def rewind(self, mark: Any) -> None:
         """Find the outputs after the mark: they stay, and are not written again.
 
-        Raises `ConnectorError` if that is no mark of this kind of sink.
+        Raises `ConnectorError` if that is not a mark of this kind of sink.
         """
         if mark is None:
             return

@@ -37,7 +37,7 @@ class KafkaSource(SourceBase):
         ``host:port`` of one broker or more.
     topic : str
     encoding : str
-        How values are to be read: "json", "float32", "csv", or "avro", "json-schema" or "protobuf"
+        Encoding of the values: "json", "float32", "csv", or "avro", "json-schema" or "protobuf"
         for framed records (`connectors.records`).
     fields : tuple of str, optional
         Names of the values in one event, where the events carry none.

@@ -12,7 +12,7 @@ from connectors.kafka.client import Link, Producer, Transacting
 from connectors.kafka.cluster import Fault
 
 _MARGIN = 30.0
-"""Seconds that a transaction may take beyond the time in which it is to be committed and that in
+"""Seconds that a transaction may take beyond the time in which it must be committed and that in
 which brokers that were away must have taken its outputs."""
 _LONGEST = 900.0
 """Seconds of a transaction that brokers admit by default."""
@@ -60,7 +60,7 @@ class Transaction:
     group, told by the refusal of the offsets. Raises `BadURL` if the members are of several
     clusters, clients or users, or if a transaction may take longer than brokers admit by default.
 
-    It has the offsets of the group of the source, if one is given, and is to be committed in so
+    It has the offsets of the group of the source, if one is given, and must be committed within so
     many seconds; in `delivery_timeout` the brokers must have taken an output, and a commit.
     """
 

@@ -43,7 +43,7 @@ def _too_deep(*_: Any) -> Any:
 
 
 _TOO_DEEP = {"type": "fixed", "name": "TooDeep", "size": 0, "logicalType": "streamk-too-deep"}
-"""The type in the place of one that is nested too deeply: to read it is an error."""
+"""The type instead of one that is nested too deeply: to read it is an error."""
 _LOGICAL: dict[str, Callable[[Any, Any, Any], Any]] = {
     "bytes-decimal": _decimal,
     "fixed-decimal": _decimal,
@@ -76,7 +76,7 @@ class Renamed(NamedTuple):
 class AvroSchema:
     r"""A schema by which records are read.
 
-    Raises `BadRecord` if that is no schema, not that of a record, or none that can be read safely.
+    Raises `BadRecord` if that is not a schema of a record, or cannot be read safely.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class EventBatch(ABC):
         places = np.arange(len(self))[some]
         times, left = model.times(labels, weights.tolist())
         later = self.take(places[np.equal(times, 0)])
-        if len(later):  # what is of no use is refused now
+        if len(later):  # what is not usable is refused now
             list(later.rows(model))
         often = [label for label, n in zip(labels, times, strict=True) for _ in range(n)]
         self.take(np.repeat(places, times)).learn(model, often)

@@ -45,7 +45,7 @@ class Instances:
     ------
     InvalidInput
         If an option is out of its domain, or the schema is of another task. `train` and the methods
-        that predict raise it if a value is of no use, or is not in the schema.
+        that predict raise it if a value is not usable, or is not in the schema.
     """
 
     schema: Any

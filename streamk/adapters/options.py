@@ -37,7 +37,7 @@ def estimator(
 
     Options have defaults, in the order of the signature; those of `by_place`, the first ones, may
     be given without their name. Its ``__init__`` keeps them as they are, as scikit-learn and River
-    want it, and calls ``_begin``, where there is one. `advice` is what to give in the place of
+    want it, and calls ``_begin``, where there is one. `advice` is what to give instead of
     options that other libraries have: InvalidInput says it.
 
     The docstring gets their section, and the attributes of base classes; "Raises" and "Examples"
@@ -79,7 +79,7 @@ def estimator(
 def _check_names(
     made: str, given: Mapping[str, Any], known: Sequence[str], advice: Mapping[str, str]
 ) -> None:
-    """Raise an error that says what to give in the place of an option that there is not."""
+    """Raise an error that says what to give instead of an option that there is not."""
     for name, value in given.items():
         if name in known:
             continue

@@ -86,8 +86,8 @@ class Estimator:
     Raises
     ------
     InvalidInput
-        If an option is out of its domain. Methods raise it if a value, a label or a weight is of no
-        use, naming it: the event is not learned then, and those before it are.
+        If an option is out of its domain. Methods raise it if a value, a label or a weight is not
+        usable, naming it: the event is not learned then, and those before it are.
     """
 
     _ABOUT: ClassVar[str] = (
@@ -245,7 +245,7 @@ class KernelClassifier(Classifier):
 
     Many kernels, bandwidths and step sizes learn side by side and are mixed as the stream asks for
     (`streamk.learners.MultiKernel`): there is nothing to tune and no scaler is needed before it.
-    `debug_one` tells what carries the weight. A single kernel, with options and faster, is
+    `debug_one` explains a prediction. A single kernel, with options and faster, is
     `DoublyStochasticClassifier`.
 
     Examples

@@ -35,7 +35,7 @@ def read_fields(
 ) -> Found:
     """Apply a function to the fields of an event; names of nested fields have dots.
 
-    A value of no use raises `InvalidInput`, which names it.
+    An unusable value raises `InvalidInput`, which names it.
     """
     if not hasattr(x, "items"):
         raise InvalidInput(f"an event must be a dict of columns, not {x!r:.60}")
@@ -54,7 +54,7 @@ class Model:
     """A learner that is fed dicts and columns of frames, and the columns it has met.
 
     `streamk.encoding.columns` has the rules by which values become columns. Copies and pickles go
-    through the learner's state. The lock is the learner's, where it has one. It is to be held from
+    through the learner's state. The lock is the learner's, where it has one. Hold it from
     reading events until they are predicted or learned: another thread's would take the same array,
     or bring columns.
     """
@@ -129,8 +129,8 @@ class Model:
     def row(self, x: Mapping[Hashable, Any], labels: Sequence[Any] | None = None) -> Numbers:
         """Return an event as an array of shape (columns,), which the next call overwrites.
 
-        Where it is to be learned it has one label: its columns that are new come now, if neither it
-        nor its label is to be refused. The lock is held.
+        If it is learned, it has one label: its columns that are new come now, if neither it
+        nor its label is refused. The lock is held.
         """
         if self._get is not None and isinstance(x, dict) and len(x) == len(self._row):
             try:
@@ -225,7 +225,7 @@ class Model:
         return found
 
     def _append_columns(self, event: Event, label: Any) -> None:
-        """Append the columns of an event that are new, unless its label is to be refused."""
+        """Append the columns of an event that are new, unless its label is refused."""
         learner, known = self.learner, len(self._table)
         if not event.changes and learner.columns is not None:
             return
@@ -238,7 +238,7 @@ class Model:
 # Weights of events: how often each is learned
 
 _MEAN = 4
-"""Most whole numbers that an event has on average in the place of weights in the same ratio."""
+"""Most whole numbers that an event has on average instead of weights in the same ratio."""
 _ONE = 1 << 30
 """Parts of a weight, whole numbers, so that their sums are exact."""
 _WEIGHT = Real(least=0.0, most=1e6)

@@ -251,7 +251,7 @@ def build(
 
 
 def _make_parts(name: str, options: dict[str, Any]) -> None:
-    """Put loss and kernel together, in the place of their options."""
+    """Put loss and kernel together, instead of their options."""
     loss_options = _taken(options, tuple(_OF_LOSS))
     if loss_options:
         if "loss" not in options:
@@ -314,7 +314,7 @@ def _expert(text: str, task: str, seed: int, effort: float | None) -> Learner:
 def described(text: str, option: str, made: Callable[..., Learner]) -> Learner:
     """Return the model of a text: its name, or "name:option=value,option=value".
 
-    Raises `UsageError` if there is no such model or option, or a value is of no use, and
+    Raises `UsageError` if there is no such model or option, or a value is not usable, and
     `BackendUnavailable` if there is no device for it.
 
     Parameters

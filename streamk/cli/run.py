@@ -173,7 +173,7 @@ def _parser() -> Parser:
     add(
         "--expert MODEL...",
         "a model of one kernel among the experts of multi-kernel, with options after a colon"
-        " (eigenpro:kernel=matern,nu=0.5), in the place of the feature-machine that is there by"
+        " (eigenpro:kernel=matern,nu=0.5), instead of the feature-machine that is there by"
         " default but with --workers or --shards; may be repeated; none for none",
     )
     add = parser.group("running")
@@ -297,14 +297,14 @@ def _task(schema: Any) -> str | None:
 
 
 _OF_MODEL = {"type": "--model", "task": "--task", "seed": "--seed"}
-"""Options of the command that are no settings of a model; external experts are one too."""
+"""Options of the command that are not settings of a model; external experts are one too."""
 
 
 @contextmanager
 def told_by_options() -> Iterator[None]:
     """Name the option of the command where a checkpoint is found to be of another job.
 
-    Raises `StateError` in the place of an `AnotherJob` that is raised inside.
+    Raises `StateError` instead of an `AnotherJob` that is raised inside.
     """
     try:
         yield

@@ -214,7 +214,7 @@ class ConformalClassifier(InTurns, base.Wrapper[base.Classifier], base.Classifie
         return found
 
     def _said(self, x: Event, **kwargs: Any) -> Said:
-        """Return what the classifier says, without probabilities where these are of no use."""
+        """Return what the classifier says, without probabilities where these are not usable."""
         found = {
             label: _number(p) for label, p in self.classifier.predict_proba_one(x, **kwargs).items()
         }

@@ -41,8 +41,8 @@ class Size(NamedTuple):
 def read(shard: Shard) -> Numbers:
     """Return a shard's points.
 
-    Raises `InvalidInput` if there is no such file, it is no array, or the points are no matrix of
-    finite numbers.
+    Raises `InvalidInput` if there is no such file, it is not an array, or the points are not a
+    matrix of finite numbers.
     """
     if isinstance(shard, str | PathLike):
         path = Path(shard)

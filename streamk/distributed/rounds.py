@@ -173,7 +173,7 @@ def _joined(header: Any, arrays: Arrays) -> bytes:
 
 
 def _parted(message: Message) -> tuple[Any, Arrays]:
-    view = memoryview(message)  # whose parts are no copies
+    view = memoryview(message)  # whose parts are not copies
     end = 8 + int.from_bytes(view[:8], "little")
     return json.loads(bytes(view[8:end])), unpack(view[end:], _WHERE)
 

@@ -75,7 +75,7 @@ class Sharded(OwnClasses):
     Parameters
     ----------
     learner : Learner
-        The first replica is this one, no copy; in the place of one of many kernels that is new
+        The first replica is this one, no copy; instead of one of many kernels that is new
         there is one without the external expert by default, since two of these are poorly merged.
         Those that it was given are learned in shards, too.
     shards : int, default 4
@@ -91,7 +91,7 @@ class Sharded(OwnClasses):
     Raises
     ------
     InvalidInput
-        If it is no learner that can be in shards, or a number is out of its domain.
+        If it is not a learner that can be in shards, or a number is out of its domain.
 
     Examples
     --------

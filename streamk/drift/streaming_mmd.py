@@ -318,7 +318,7 @@ class StreamingMMD:
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns that were zero in all events so far; they are scaled as zeros and ones.
 
-        Raises `InvalidInput` if one of them is there already, or is no name.
+        Raises `InvalidInput` if one of them is there already, or is not a name.
 
         Parameters
         ----------
@@ -515,8 +515,8 @@ def _names(columns: int | Sequence[Column]) -> list[Column]:
 class FirstScale:
     """Median and spread of each column in the first events, and the events' distance.
 
-    They are those of `streamk.scaling.quantiles.RunningQuantiles`, and stay: a test that is to be
-    exact may not scale an event by later ones. In the first events (n, d) NaN is missing.
+    They are those of `streamk.scaling.quantiles.RunningQuantiles`, and stay: an exact
+    test may not scale an event by later ones. In the first events (n, d) NaN is missing.
 
     Attributes
     ----------

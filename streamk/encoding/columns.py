@@ -140,7 +140,7 @@ class Event:
 
     @property
     def changes(self) -> bool:
-        """True if a table is another one when it has admitted this event."""
+        """True if this event changes a table."""
         return bool(self.new or self.words or self.tried)
 
 
@@ -219,7 +219,7 @@ class ColumnTable:
         Raises
         ------
         Rejected
-            If a value is of no use, or two fields mean the same column.
+            If a value is not usable, or two fields mean the same column.
         """
         event = Event()
         for name, cell in fields.items():
@@ -231,7 +231,7 @@ class ColumnTable:
     def admit(self, event: Event, *, learned: bool = True) -> bool:
         """Append the columns of an event that are new; return whether there were any.
 
-        One that is not `learned` is only refused, if it is to be, and changes nothing.
+        One that is not `learned` is only checked, may be refused, and changes nothing.
 
         Raises
         ------
@@ -405,7 +405,7 @@ class ColumnTable:
         return number if name in self.numbers and name not in self.texts else None
 
     def _take_other(self, event: Event, name: Name, value: Any) -> None:
-        """Put the value of a field that is no number into an event."""
+        """Put the value of a field that is not a number into an event."""
         moment = parse_time(value)
         if moment is not None:
             self._take_moment(event, name, moment)
@@ -456,7 +456,7 @@ class ColumnTable:
         self._take_texts(event, name, words if in_order else sorted(words))
 
     def _take_text(self, event: Event, name: Name, text: str) -> None:
-        """Put the text of a field, which is no list, into an event."""
+        """Put the text of a field, which is not a list, into an event."""
         if name in self.trials or (name not in self.kinds and self._schema.mode == "open"):
             event.tried[name] = text
         self._take_texts(event, name, [text])

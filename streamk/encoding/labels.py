@@ -48,7 +48,7 @@ class LabelReader:
     """Turns raw labels into str, int, bool (classes) or float; None means "only predict".
 
     A label means what `streamk.encoding.values` says, whatever its format: the text "7" is the
-    class 7, "true" is True, and "NA" is no label.
+    class 7, "true" is True, and "NA" is not a label.
 
     Parameters
     ----------

@@ -72,11 +72,11 @@ _REFUSALS = (
 )
 
 _NULL, _ABSENT, _TIME = -1, -2, -3
-"""In the place of a text's column; times have `_TIME` and what is below."""
+"""Instead of a text's column; times have `_TIME` and what is below."""
 
 
 def _entity(value: Any, _times: list[Moment]) -> int:
-    """Return the number of an entity in the place of a column's place."""
+    """Return the number of an entity, in place of a column's place."""
     if value is msgspec.UNSET:
         return _ABSENT
     value = plain(value)
@@ -164,7 +164,7 @@ class NamedDecoder(Decoder):
             )
 
     def decode(self, values: Sequence[Any]) -> Decoded:
-        """Decode events; columns come with those that are to be learned."""
+        """Decode events; columns come with those to be learned."""
         slow: dict[int, tuple[Event, Any]] = {}
         bad: dict[int, BadEvent] = {}
         growth: list[tuple[int, int]] = []
@@ -428,7 +428,7 @@ class NamedDecoder(Decoder):
         fields = flatten(found, self._ignore)
         label = None
         if self._label is not None:
-            if isinstance(found.get(self._label), Mapping):  # whose fields are no features
+            if isinstance(found.get(self._label), Mapping):  # whose fields are not features
                 self._labels.one(found[self._label])
             label = self._labels.one(fields.pop(self._label, None))
         event = self.table.read(fields)

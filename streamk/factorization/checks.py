@@ -30,7 +30,7 @@ def checked_kernel(kernel: Any) -> Kernel:
 
 
 def indices_of(some: ArrayLike) -> Indices:
-    """Return rows or columns of a matrix as int64; refuse what is no whole number."""
+    """Return rows or columns of a matrix as int64; refuse what is not a whole number."""
     found = np.asarray(some)
     if found.size and found.dtype.kind not in "iu":
         raise InvalidInput(f"rows and columns must be whole numbers, not {found.dtype}")

@@ -17,7 +17,7 @@ NTK                that of a ReLU network              none: it has no random fe
 Linear             ``x.y``                             normal, and the feature is w.x without cosine
 =================  ==================================  =========================================
 
-Others are the mean of products of functions that are no waves (Theorem 3 there), u and v being
+Others are the mean of products of functions that are not waves (Theorem 3 there), u and v being
 points with a constant column, for ArcCosine and Zonal unit vectors:
 
 =================  ==================================  =========================================

@@ -23,7 +23,7 @@ _BESIDES = 20
 
 
 def as_points(X: ArrayLike, name: str, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Return points (n, d), contiguous; raises InvalidInput if they are no matrix."""
+    """Return points (n, d), contiguous; raises InvalidInput if they are not a matrix."""
     points = np.ascontiguousarray(X, dtype=dtype)
     if np.ndim(X) != 2:
         raise InvalidInput(

@@ -37,7 +37,7 @@ def register_map(name: str, function: PointMap) -> None:
     Raises
     ------
     InvalidInput
-        If the name is no identifier, or belongs to another function.
+        If the name is not an identifier, or belongs to another function.
 
     Examples
     --------

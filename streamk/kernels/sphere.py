@@ -375,7 +375,7 @@ class Zonal(SphericalKernel):
         Raises
         ------
         InvalidInput
-            If a weight is negative, so that the function is no kernel on this sphere.
+            If a weight is negative, so that the function is not a kernel on this sphere.
 
         Examples
         --------

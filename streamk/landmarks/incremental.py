@@ -271,9 +271,9 @@ class IncrementalOasis:
     tol : float, default 1e-3
         Schur complement that an event must exceed to become a landmark, below 1.
     half_life : float, optional
-        In events. The claim of a landmark, what its removal costs, halves for every so many events
-        of which none leaned on it most (by ``|q_j|``). By default nothing is forgotten, and what
-        the stream no longer resembles stays, as do its outliers. Many times max_landmarks suits.
+        In events. The claim of a landmark, the cost of its removal, halves for every so many events
+        in which it was not the most used one (by ``|q_j|``). By default nothing is forgotten: old
+        landmarks and outliers stay. Many times max_landmarks suits.
     margin : float or None, default 0.5
         How much more than itself the determinant must become for a landmark to be replaced. With
         1 it must double. The smaller it is, the more outliers are sought out and the more
@@ -379,13 +379,13 @@ class IncrementalOasis:
         """Look at events X (n, d), and stop wherever the landmarks change.
 
         It is for what is learned in the coordinates: an event that changes the landmarks is looked
-        at only when all before it have been asked for. What is to be predicted before each event is
+        at only when all before it have been asked for. Events to predict before each event is
         looked at is `asked` (n, d), X by default.
 
         Yields
         ------
         some : slice
-            The next events, whose landmarks are now those there are.
+            The next events, for the present landmarks.
         changes : list of Admission or Removal
             How they became that, in order.
         Phi : array of shape (events, l)
@@ -533,7 +533,7 @@ class IncrementalOasis:
         """Append columns that were zero in all events so far; nothing changes for these.
 
         Before the first event there is nothing to do: it tells how many columns there are. Raises
-        `InvalidInput` if `count` is no whole number of at least 0.
+        `InvalidInput` if `count` is not a whole number of at least 0.
         """
         check_count("count", count, least=0)
         if self._points is not None:

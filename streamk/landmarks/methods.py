@@ -351,7 +351,7 @@ def k_means(
 ) -> Landmarks:
     """Take the centres of clusters of points as landmarks.
 
-    They are no rows of `X`: `Landmarks.indices` is None. There are no more than different points.
+    They are not rows of `X`: `Landmarks.indices` is None. There are no more than different points.
     It needs scikit-learn, and finds the clusters by one thread.
 
     Raises

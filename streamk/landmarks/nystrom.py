@@ -63,7 +63,7 @@ class Landmarks:
     matrix : Matrix
         What was approximated.
     indices : int64 array of shape (landmarks,), or None
-        Rows of the landmarks, in the order in which they were chosen; None if they are no rows.
+        Rows of the landmarks, in the order in which they were chosen; None if they are not rows.
     schur : float64 array of shape (rank,)
         Schur complement of each landmark in the factor when it was chosen: the squared distance of
         its column from the span of those before.

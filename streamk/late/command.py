@@ -104,7 +104,7 @@ class LatePart(Part):
         )
         add(
             "--label-revisions POLICY",
-            "of a label that says otherwise than the one before: ignore (default), or learn: the"
+            "of a label that contradicts the one before: ignore (default), or learn: the"
             " event is learned again with it, as long as its key is remembered",
             one_of("ignore", "learn"),
         )

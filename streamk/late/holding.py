@@ -312,7 +312,7 @@ class HoldingTrainer(Trainer):
         """Hold what a state holds."""
         work, model, slices = self._work, self.model, self.metrics.slices
         work.number = count(header, "number", _OWNER)
-        # Slices of another column, and thresholds of another level, are of no use to this run.
+        # Slices of another column, and thresholds of another level, do not apply to this run.
         since = {"slice": "sliced_from", "level": "regions_from"}
         for name, wanted in self._scored_by.items():
             same = header.get(name) == wanted

@@ -155,7 +155,7 @@ class Horizon:
 
 
 class _ByHorizon(SliceReader):
-    """The horizons in the place of values of a column."""
+    """Horizons, used like the values of a column."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.name, self._first = "horizon", names[0]

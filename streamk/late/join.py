@@ -117,7 +117,7 @@ class WaitingQueue:
     def look_up(self, keys: Sequence[str], due: tuple[int, int] | None = None) -> None:
         """Find the keys of a batch on the disk, and have their events in slots until `seal`.
 
-        `due` is a clock, and how many of the oldest before it are to be found too. Raises
+        `due` is a clock, and how many of the oldest before it are found too. Raises
         `StateError` if a file is damaged.
         """
         if not len(self._log):

@@ -313,7 +313,7 @@ class RecordReader:
         labels: list[Any],
         bad: dict[int, BadEvent],
     ) -> None:
-        """Read keys of records, and labels of those that have one; note those of no use."""
+        """Read keys of records, and labels of those that have one; note unusable ones."""
         for fields, there, labelled in self._parts(is_label):
             places = np.flatnonzero(there).tolist()
             values = [batch.values[row] for row in places]

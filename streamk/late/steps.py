@@ -69,8 +69,8 @@ class HoldingModel:
     def predict_and_learn(self, X: Floats, y: list[Any], numbers: list[int]) -> Prequential:
         """Predict the events X (n, d) and learn those with a label in y (n,), in their order.
 
-        Events that are not held have the number -1. In what is returned nothing is said in the
-        places of events that were learned.
+        Events that are not held have the number -1. Learned events have no entry
+        in the result.
         """
         model = self.model
         if model.columns is None:  # so that there is nothing to learn

@@ -323,7 +323,7 @@ class OnCenters(Supervised):
         return self._block
 
     def _turn(self) -> None:
-        """Do what is to be done at this event of the block."""
+        """Carry out the steps due at this event of the block."""
         if self._n_pending == self._block:
             self._close_block()
 

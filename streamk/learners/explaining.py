@@ -109,7 +109,7 @@ class Fields:
         return found
 
     def apart(self, places: Places, x: NDArray[np.float64]) -> Places:
-        """Return fields of an event x (d,), and in the place of one of words the words it has."""
+        """Return fields of an event x (d,), with the words of a text instead of its field."""
         if not self._words:
             return places
         found: dict[Name, list[int]] = {}

@@ -326,7 +326,7 @@ class Opening:
         """Return the model of a state, with the challengers of this run.
 
         It is `like` the run's model as it is, in shards and place, if without challengers. Raises
-        `StateError` if it cannot be opened, or the champion is no model of this run.
+        `StateError` if it cannot be opened, or the champion is not a model of this run.
         """
         if "champion" in state.header:
             champion = str(state.header["champion"])

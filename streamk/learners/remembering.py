@@ -103,7 +103,7 @@ class EntityMemory(Wrapper):
     Raises
     ------
     InvalidInput
-        If an option is out of its domain, or the learner is another one or has columns.
+        If an option is out of its domain, or the learner has another type or has columns.
 
     Examples
     --------
@@ -748,7 +748,7 @@ def remembering(
     Raises
     ------
     InvalidInput
-        If the model is another one, or remembers others.
+        If the model has another type, or remembers others.
     """
     if not entities:
         return model if time is None else _with_clock(model, time)

@@ -9,7 +9,7 @@ order of the log, and at nothing else:
 
 - The bound is `skew`, or four times the second longest of the last 16 moves of the clock where
   that is more, so that a partition with a record every five minutes keeps its pace, and one
-  silence is no pace.
+  silence is not a pace.
 - If T lies at most the bound ahead of the clock, the clock becomes the larger of both.
 - Otherwise the record is *beyond*, and the clock stays. After 16 records beyond in a row the stream
   has moved on: the clock goes to the smallest of the 16, the gaps between them, sorted, are the
@@ -42,7 +42,7 @@ UNBOUNDED = 1 << 62
 """A skew in milliseconds that no timestamp exceeds."""
 LATEST = 253_402_300_799_999
 """The end of the year 9999 in milliseconds. One record that is stamped in microseconds would
-otherwise put its partition behind all others for good."""
+otherwise put its partition behind all others for ever."""
 ENOUGH = 16
 """Records beyond in a row that move the clock, and moves that are remembered."""
 _PACE = 4

@@ -119,7 +119,7 @@ def load_model(model_uri: str, *, key: str | os.PathLike[str] | None = None) -> 
     Raises
     ------
     InvalidInput
-        If MLflow is not installed, or the model is another one's.
+        If MLflow is not installed, or the model is not one of streamk.
     StateError
         If the checkpoint is damaged, or not signed with the key.
     """

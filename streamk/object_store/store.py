@@ -217,7 +217,7 @@ def _reason(error: Exception) -> str:
 
 
 _START, _SILENCE = "start", "silence"
-"""Kinds of numbers that are no checkpoints."""
+"""Kinds of numbers that are not checkpoints."""
 
 
 class ObjectStore(Store):

@@ -105,7 +105,7 @@ class PseudoLandmarks:
     Raises
     ------
     InvalidInput
-        If an argument cannot be used, or the kernel is no function of the Euclidean distance where
+        If an argument cannot be used, or the kernel does not depend on the Euclidean distance where
         it has to be. Methods raise it if a shape does not fit or a value is not finite.
 
     Examples

@@ -352,7 +352,7 @@ _RIDGE = 1e-2
 _SOLVED = 1500
 """Points of a leaf, at most, for which the local kernel machine is solved."""
 _LEAST_WEIGHT = 1e-12
-"""In k-means, relative to the greatest: of points that are no support vectors, or were not solved
+"""In k-means, relative to the greatest: of points that are not support vectors, or were not solved
 for."""
 _SURE = 3.0
 """Logit that a first score of 1 stands for."""

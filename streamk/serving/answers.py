@@ -48,7 +48,7 @@ def split(body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
 
     The body is JSON: an object, which is one event, or an array of objects; ``msgspec.Raw`` is
     their type for their bytes as they stand there. Raises `InvalidInput` if it is neither, and
-    `RefusedEvents` if some events of an array are no JSON.
+    `RefusedEvents` if some events of an array are not JSON.
 
     Examples
     --------

@@ -201,7 +201,7 @@ class Intake:
     """Adds events with labels to a log, checked by the columns and label of a model.
 
     May be used by several threads. Raises `InvalidInput` if the job of the model could not learn
-    them: its events are no plain JSON, or its labels come from a source of their own.
+    them: its events are not plain JSON, or its labels come from a source of their own.
     """
 
     def __init__(self, model: TrainedModel, log: EventLog) -> None:

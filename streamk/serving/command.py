@@ -211,7 +211,7 @@ class PagePart(Part):
         """Serve the page of a job until it ends, where it is asked for.
 
         Raises `UsageError` and `InvalidInput` if a package is missing, or the address or the token
-        is of no use, and `OSError` if it cannot listen there.
+        is not usable, and `OSError` if it cannot listen there.
         """
         options = job.options
         if "http" not in options:

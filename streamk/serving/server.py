@@ -327,7 +327,7 @@ class Server:
 
     A new one takes the place of the one whose client has let us wait longest; where all are at work
     it has status 503. `tls` are ``ssl_certfile`` and ``ssl_keyfile``, as uvicorn has them. Raises
-    `ssl.SSLError` if these are no certificate and its key.
+    `ssl.SSLError` if these are not a certificate and its key.
     """
 
     def __init__(self, app: Starlette, *, connections: int = 1000, **tls: Any) -> None:

@@ -202,7 +202,7 @@ class KMeansNystroem(BaseNystroem):
     components_ : float64 array of shape (n_features, d)
         The landmarks, one for each feature.
     component_indices_ : None
-        They are no rows of the fitted `X`.
+        They are not rows of the fitted `X`.
     """
 
 

@@ -62,7 +62,7 @@ _NEVER = ("polynomial", "arc_cosine", "zonal")
 def made_kernel(estimator: Any, columns: int) -> str | Kernel:
     """Return the kernel of an estimator of points of so many columns, or "precomputed".
 
-    Raises `InvalidInput` if there is none of the name, or one that is no name is given a scale.
+    Raises `InvalidInput` if there is none of the name, or one that is not a name is given a scale.
     """
     kernel: str | Kernel = estimator.kernel
     scales = {"bandwidth": estimator.bandwidth, "gamma": estimator.gamma}
@@ -150,7 +150,7 @@ ValueError
         return made
 
     def _points(self, X: ArrayLike) -> Numbers:
-        """Return points that are to be predicted."""
+        """Return points to predict."""
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, reset=False, **self._ROWS))
 

@@ -89,7 +89,7 @@ def labels_of(y: Any) -> Any:
 def _is_missing(label: Any) -> bool:
     try:
         return label is None or not bool(label == label)
-    except (TypeError, ValueError):  # pandas.NA is neither; an array is no label at all
+    except (TypeError, ValueError):  # pandas.NA is neither; an array is not a label at all
         return not hasattr(label, "__len__")
 
 
@@ -243,7 +243,7 @@ ValueError
         return frame, np.asarray(labels, np.float64 if numeric else None)
 
     def _parts(self, X: Any) -> Iterator[Numbers]:
-        """Yield arrays of events that are to be predicted."""
+        """Yield arrays of events to predict."""
         check_is_fitted(self, "learner_")
         frame = None if self._names is None else as_frame(X)
         if frame is None:

@@ -65,7 +65,7 @@ def read_bytes(path: Location) -> bytes:
 
 
 def sizes(path: Location) -> dict[str, int | None]:
-    """Return the sizes in bytes of the files in a directory; None for what is no regular file.
+    """Return the sizes in bytes of the files in a directory; None for what is not a regular file.
 
     Raises
     ------

@@ -40,7 +40,7 @@ def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
 
 
 def marker(directory: Location) -> object:
-    """Return a value that is another one once a job, or a place inside it, has a newer checkpoint.
+    """Return a value that changes once a job, or a place inside it, has a newer checkpoint.
 
     Of an object store one small object is read, of a directory the names in it. Raises `OSError` if
     an object store is away.

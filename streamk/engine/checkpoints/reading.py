@@ -115,7 +115,7 @@ def segment_bytes(found: Checkpoint) -> int:
 
 
 def segments_of(held: Any) -> frozenset[str]:
-    """Return the names of shared files in the header of held events; none where it is no header."""
+    """Return the names of shared files in the header of held events; none in another header."""
     match held:
         case {"segments": dict(queues)}:
             names = [name for some in queues.values() if isinstance(some, list) for name in some]

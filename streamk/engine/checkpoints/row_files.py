@@ -107,7 +107,7 @@ _WRITERS: WeakValueDictionary[int, RowFiles] = WeakValueDictionary()
 
 
 def _worn(places: Places, files: Mapping[int, tuple[str, int]]) -> list[int]:
-    """Return the files whose rows in use are to be written once more."""
+    """Return the files whose used rows must be rewritten."""
     used = np.bincount(places[places >= 0] >> _BITS, minlength=max(files, default=-1) + 1)
     worn = [number for number, (_, size) in files.items() if 2 * used[number] < size]
     small = [number for number in files if 2 * used[number] < FILE_ROWS]
@@ -124,7 +124,7 @@ def named_rows(manifest: Mapping[str, Any]) -> frozenset[str]:
 
 
 def with_rows(state: State, names: Any, read: Callable[[str], bytes]) -> State:
-    """Return a state with rows in the place of places; `read` reads a file by its name.
+    """Return a state with rows instead of places; `read` reads a file by its name.
 
     Raises
     ------

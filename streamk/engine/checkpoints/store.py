@@ -149,7 +149,7 @@ class Store(ABC):
     def own(self) -> bool:
         """Be the only one who writes from here on.
 
-        False if another process has written since `find`, so that this is to be asked again.
+        False if another process has written since `find`, so ask again.
 
         Raises
         ------
@@ -250,7 +250,7 @@ class Store(ABC):
 
     @abstractmethod
     def _share(self, names: Collection[str]) -> None:
-        """Have shared files where a checkpoint is to be written. Raises `OSError`."""
+        """Share files with the place of a new checkpoint. Raises `OSError`."""
 
     def _names_of(self, epoch: int, path: Location) -> frozenset[str]:
         """Return the names of the shared files of a checkpoint that lies at a path.

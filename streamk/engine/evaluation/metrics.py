@@ -57,7 +57,7 @@ class History:
             self.columns[name] = [None] * len(self)
         for name, column in self.columns.items():
             value = point.get(name)
-            column.append(value if value == value else None)  # NaN is no figure
+            column.append(value if value == value else None)  # NaN is not a figure
         if len(self) < MOST:
             return True
         for name, column in self.columns.items():

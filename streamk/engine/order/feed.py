@@ -1,4 +1,4 @@
-"""From a source into the sequence: how much to read, whom to wait for, what to do about holes."""
+"""Reads a source into the sequence: read sizes, waits for partitions, and gaps of offsets."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ class Feed:
 
     @property
     def _kept_back(self) -> frozenset[str]:
-        """New partitions while others are to be read first."""
+        """New partitions that wait until others are read."""
         if not self._first:
             return frozenset()
         return frozenset(self._source.partitions()).difference(self.sequencer.partitions)

@@ -148,7 +148,7 @@ class Sequencer:
         return sum(buffer.buffered for buffer in self._buffers.values())
 
     def next_offset(self, partition: str) -> int:
-        """The offset that `partition` is to be read from next."""
+        """The offset of the next event to read from `partition`."""
         return self._buffers[partition].read
 
     def jump(self, partition: str, offset: int) -> None:

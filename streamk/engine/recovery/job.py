@@ -16,7 +16,7 @@ from streamk.packing import fingerprint
 from streamk.state import State
 
 FIRST_MODEL = "the first model"
-"""The name in the place of an option's where all options are the same, and the arrays are not."""
+"""The name instead of an option's where all options are the same, and the arrays are not."""
 _log = logging.getLogger("streamk.engine")
 
 

@@ -16,7 +16,7 @@ from streamk.engine.training.outputs import dead_letter
 from streamk.errors import EngineError
 
 Revisions: TypeAlias = Literal["ignore", "learn"]
-"""The fate of a label that says otherwise than the one before."""
+"""The fate of a label that contradicts the one before."""
 
 
 @dataclass
@@ -43,9 +43,9 @@ class Fates:
     duplicates : int
         Labels that said again what was known.
     conflicts : int
-        Labels that said otherwise than the first one, which stays.
+        Labels that contradicted the first one, which stays.
     revised : int
-        Labels that said otherwise than the one before, where such are learned.
+        Labels that contradicted the one before, where such are learned.
     too_late : int
         Labels of events that were held no more.
     unmatched : int
@@ -102,7 +102,7 @@ class Counts:
     bad : dict of kind to int
         Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
     tombstones : int
-        Records that tell of a deletion, which are no events.
+        Records that tell of a deletion, which are not events.
     """
 
     learned: int

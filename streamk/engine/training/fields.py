@@ -146,7 +146,7 @@ def warn(sentences: Iterable[str]) -> None:
 
 
 class NameCheck:
-    """Warns of names that are of no use: those of a run that no event has, and the other way round.
+    """Warns of useless names: those of a run that no event has, and the other way round.
 
     These are ignored fields, fields whose kind is given, a label and the field `slice_by` whose
     values have figures of their own, or, where nothing is learned, fields that the model lacks.
@@ -221,7 +221,7 @@ class _Fields(Expected):
 
 
 class LabelCheck:
-    """Counts how many of the first labels differ: where most do, they are no classes.
+    """Counts how many of the first labels differ: where most do, they are not classes.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class LabelCheck:
         self._seen = self._refused = 0
 
     def add(self, labels: Iterable[Any], refused: int) -> bool:
-        """Look at labels, None where one is not known, and so many that are no class.
+        """Look at labels, None where one is not known, and so many that are not classes.
 
         Returns whether all that are looked at have come now.
         """
@@ -251,7 +251,7 @@ class LabelCheck:
         return self._seen >= _LABELS
 
     def sentences(self) -> tuple[str, ...]:
-        """Return what is to be told, if there is something."""
+        """Return the messages, if there are any."""
         n = len(self._values) + self._refused
         if self._seen < _LEAST or 2 * n <= self._seen:
             return ()

@@ -99,7 +99,7 @@ class Work:
     decoded : Decoded
         Its events; those of `surplus` have no label.
     tombstones : set of int
-        Rows that tell of a deletion, and are no events.
+        Rows that tell of a deletion, and are not events.
     surplus : list of BadEvent
         Those whose labels would be one class too many.
     schema : Schema

@@ -38,7 +38,7 @@ class Stream(Checked):
     absent : "zero" or "missing", default "zero"
         What the columns of a field that an event lacks count as: 0 or NaN. A null is NaN anyway.
     ignore : tuple of str or int
-        Fields that are no columns.
+        Fields that are not columns.
     text : tuple of str or int
         Fields whose texts are bags of words from the first one on. By default that is found out,
         see `streamk.encoding.words`. A `Schema` has `kinds` instead.
@@ -103,7 +103,7 @@ class Stream(Checked):
             object.__setattr__(self, "label", self.schema.label)
 
     def _check_kinds(self) -> None:
-        """Raise `InvalidInput` for fields that are to be of a kind, and cannot be."""
+        """Raise `InvalidInput` for fields that cannot have the kind asked for."""
         time, spans = self.time, self.spans
         check_entities(self.entities, time=time, spans=spans, max_entities=self.max_entities)
         if self.entities and self.time is not None and self.spans is None:

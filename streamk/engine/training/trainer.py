@@ -121,7 +121,7 @@ class Trainer:
         )
         self.counts = Counts(0, 0, 0, {})
         self.drifts, self.bad = Marks(), Marks()
-        """After how many events of the sequence experts began anew, and those of no use."""
+        """After how many events of the sequence experts began anew, and unusable ones."""
         self._raises = stream.on_error == "raise"
         self._bad_events = BadEvents(stream.dead_letters, stream.max_bad_share, watch.observer)
         self.names = NameCheck(schema, watch.slice, learns=self.learns)
@@ -463,7 +463,7 @@ class Trainer:
         self._observer.show(explanation, output, label, name, held)
 
     def _look(self, labels: Sequence[Any], bad: Sequence[BadEvent]) -> None:
-        """Warn, when it is time, of first labels that are no classes and of experts that rest."""
+        """Warn, when it is time, of first labels that are not classes and of experts that rest."""
         if self.learns and self.model.is_classifier:
             refused = [event.kind for event in bad].count("label out of domain") if bad else 0
             if self._labels.add(labels, refused):
@@ -492,7 +492,7 @@ class Trainer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about names that have not come, labels that are no classes, and times."""
+        """Sentences about names that have not come, labels that are not classes, and times."""
         return (*self.names.sentences(), *self._labels.sentences(), *self.model.predicting.notes)
 
     def tell(self) -> None:

@@ -76,7 +76,7 @@ class Methods(Protocol):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
+        """Return the learner of a state.
 
         Raises
         ------

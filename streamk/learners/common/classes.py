@@ -362,7 +362,7 @@ class ClassWeights:
     Raises
     ------
     InvalidInput
-        If it is neither, a key is no label or a weight is not positive and finite.
+        If it is neither, a key is not a label or a weight is not positive and finite.
 
     Examples
     --------
@@ -459,7 +459,7 @@ class ClassWeights:
 
     @classmethod
     def from_state(cls, state: State) -> ClassWeights:
-        """Return the weights whose state this is, or raise StateError if it does not fit."""
+        """Return the weights of a state, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         events = count(header, "events", _OWNER)
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)

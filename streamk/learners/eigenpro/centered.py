@@ -348,7 +348,7 @@ class CenteredFunctions:
             self._store()
 
     def recent_mean(self, constant: Numbers) -> Numbers:
-        """Return the targets' mean by weight if all is to be solved anew, else `constant`."""
+        """Return the targets' mean by weight if all is solved anew, else `constant`."""
         solver = self.solver
         if isinstance(solver, DirectSolver) and solver.equations.due:
             return solver.equations.mean

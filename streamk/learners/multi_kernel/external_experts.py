@@ -538,7 +538,7 @@ class ExternalExperts:
         memory: LabelExpert | None = None,
         placings: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
-        """Return the external experts whose state this is, or raise StateError.
+        """Return the external experts of a state, or raise StateError.
 
         The expert of labels is a new one. They are on the devices and threads of `placings`, by
         default those of new ones.

@@ -79,8 +79,8 @@ class MultiKernel(OneAtATime, Decider):
     recursive least squares; and the constant kernel, which follows the labels alone: their means,
     and how often each class came where another was the last one known. All but the smoothers learn
     by several step rules at once, the linear models also by one without a rate or a unit (coin
-    betting). By default a `FeatureMachine`, a kernel whose metric is learned, is another one, and
-    takes most of the time where it is of use (`external_experts`). Two stages mix their
+    betting). By default a `FeatureMachine`, a kernel whose metric is learned, is one more expert,
+    and takes most of the time where it helps (`external_experts`). Two stages mix their
     predictions. The mixers are fixed shares of the experts as they are and of experts made as sure
     as they may be, products of experts, and a product of these; a fixed share with rate a = 0.001
     mixes them.
@@ -127,7 +127,7 @@ class MultiKernel(OneAtATime, Decider):
 
     A pending prediction takes some 230 bytes, as many for each class where there are more than two,
     and 8 a column. Of several equal events the one predicted about as long ago as labels usually
-    take is learned. Pending predictions are no part of a state or a pickle.
+    take is learned. Pending predictions are not part of a state or a pickle.
 
     Examples
     --------
@@ -375,7 +375,7 @@ class MultiKernel(OneAtATime, Decider):
         """Learn from events X (n, d), where NaN is missing, with labels y (n,), in their order.
 
         Labels are str, int or bool for classes, else finite numbers. Raises `InvalidInput` if a
-        value is infinite or a label is of no use, naming its row; nothing is learned then.
+        value is infinite or a label is not usable, naming its row; nothing is learned then.
         """
         events = self._inputs.check(X)
         self._learn_in_runs(events, self.check_labels(y, len(events)))

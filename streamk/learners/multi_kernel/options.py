@@ -92,7 +92,7 @@ many each time, without an end, and is tried again for 3,072. All others are alw
 GIVEN_TO_MULTI_KERNEL: dict[str, Option] = {
     "external_experts": Option(type="sequence of learners of one kernel", doc=_EXTERNAL_EXPERTS),
 }
-"""Parameters that are no options of the state."""
+"""Parameters that are not options of the state."""
 OPTIONS: dict[str, Option] = {
     "loss": Made(
         kind=Loss,

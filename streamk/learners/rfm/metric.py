@@ -163,7 +163,7 @@ def outer_products(
     Raises
     ------
     InvalidInput
-        If the kernel is another one, or shapes do not fit.
+        If the kernel is not one of these, or shapes do not fit.
 
     Examples
     --------
