@@ -472,7 +472,7 @@ class Sharded(OwnClasses):
         """Return the learner of a state, in shards as this one is.
 
         A round that is open goes on where both have the same shards. Else it ends: what the shards
-        have learned is merged, and that begins anew in shards. Raises `StateError` if it is no
+        have learned is merged, and that begins anew in shards. Raises `StateError` if it is not a
         state of such a learner.
 
         Examples

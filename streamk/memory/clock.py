@@ -80,7 +80,7 @@ class Clock:
         """Return the clock at `time` at least, as a pass has it.
 
         A pass tells how far the other partitions are and not at what pace this one goes, so it is
-        no move. Records beyond that are within the bound of it are beyond no more.
+        not a move. Records beyond that are within the bound of it are beyond no more.
         """
         if time <= self.time:
             return self
