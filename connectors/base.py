@@ -34,7 +34,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 class Rows(Sequence[tuple[npt.NDArray[np.float64], Any]]):
-    """Events that are already numbers: a slice of it is a view, nothing is copied.
+    """Events that are already numbers. Slices are views; nothing is copied.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Rows(Sequence[tuple[npt.NDArray[np.float64], Any]]):
         self.X: npt.NDArray[np.float64] = np.asarray(X, dtype=np.float64)
         self.y = y
         if self.X.ndim != 2:
-            raise ValueError(f"X must have two dimensions (events, columns), it has {self.X.ndim}")
+            raise ValueError(f"X must have two dimensions (events, columns), not {self.X.ndim}")
         if y is not None and len(y) != len(self.X):
             raise ValueError(f"X has {len(self.X)} events and y has {len(y)} labels")
 
@@ -165,7 +165,7 @@ class Source(Protocol):
 
     @property
     def has_times(self) -> bool:
-        """True if timestamps tell when events were, and are no ordinals."""
+        """True if timestamps are times of events, not ordinals."""
         return False
 
     @property
@@ -200,10 +200,10 @@ class Source(Protocol):
         return self.start(partition)
 
     def end(self, partition: str) -> int | None:
-        """One past the last event there is now; None where that is not known."""
+        """One past the last event now in the partition; None if unknown."""
 
     def lag(self) -> int | None:
-        """Events there are and that were not polled yet, all partitions together, if known."""
+        """Number of events in all partitions that were not polled yet; None if unknown."""
         return None
 
     def share_read(self) -> float | None:
@@ -234,7 +234,7 @@ class Source(Protocol):
         return None
 
     def recognize(self, partition: str, identity: str) -> str | None:
-        """Return how the partition differs from the one that `identity` was asked for.
+        """Return how the partition differs from the one that `identity` describes.
 
         None if it is the same, or if the source cannot tell; its offsets then mean the same events.
         Called before `seek`.
@@ -265,7 +265,7 @@ class InGroup(Protocol):
         """The name by which they find each other; None if this one reads alone."""
 
     def every(self) -> Sequence[str]:
-        """Names of all partitions there are, in an order in which new ones come last."""
+        """Names of all partitions, new ones last."""
 
 
 def group_of(source: object) -> str | None:
@@ -289,7 +289,7 @@ class Troubled(Protocol):
     """A source or a sink that can tell what it waits for, such as a broker that is down."""
 
     def trouble(self) -> Trouble | None:
-        """Return what is wrong now; None if nothing is.
+        """Return a description of the current trouble; None if there is none.
 
         Asked about once a second, in another thread, also while a call of another method waits. May
         take two seconds.
@@ -320,7 +320,7 @@ class Sink(Protocol):
         """Take the outputs; they are safe only after the next `flush`."""
 
     def flush(self) -> None:
-        """Returns when everything written is durable; raises if any of it could not be."""
+        """Return once all written outputs are durable; raise if one could not be written."""
 
     def mark(self) -> Any:
         """Flush, and name this point (a JSON value); None where the sink cannot be rewound."""
@@ -353,10 +353,10 @@ class Transactional(Protocol):
     """A sink that can write in transactions."""
 
     def transact(self, source: Source, others: Sequence[Sink], seconds: float) -> Transactions:
-        """Write in transactions after `begin_as`, together with those of the others that can.
+        """Write in transactions after `begin_as`, together with the other transactional sinks.
 
         One is committed by `Sink.mark`; where the source is in a group, by `Source.commit`, with
-        the offsets. It is to be committed in so many seconds.
+        the offsets. It must be committed within so many seconds.
 
         Raises `BadURL` for sinks and groups that cannot be in one transaction.
         """

@@ -40,15 +40,15 @@ def read_csv_cells(value: bytes, delimiter: str = ",") -> list[str]:
         records = list(_records(text, delimiter))
     except UnicodeDecodeError as error:
         raise BadRecord(
-            f"byte 0x{value[error.start]:02x} at place {error.start} of the record is not UTF-8; a"
-            " file in another encoding is read with its name, csv:PATH?encoding=latin-1 say"
+            f"byte 0x{value[error.start]:02x} at place {error.start} of the record is not UTF-8; "
+            "name the encoding of the file, for example csv:PATH?encoding=latin-1"
         ) from None
     except (ValueError, csv.Error) as error:
         if "new-line character" in str(error):
             error = ValueError("a carriage return in a cell without quotes; lines end by a newline")
         raise BadRecord(str(error)) from None
     if len(records) != 1:
-        raise BadRecord(f"{len(records)} CSV records where one belongs")
+        raise BadRecord(f"{len(records)} CSV records, not one")
     return records[0]
 
 

@@ -1,4 +1,4 @@
-"""The fields of outputs, for sinks whose records have a schema that is made of them."""
+"""The fields of outputs, from which sinks make the schema of their records."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ class Declaring(Protocol):
 
 
 def declare(sink: Sink | None, record: RecordType) -> None:
-    """Tell a sink the type of its outputs, if there is a sink and it has to know."""
+    """Tell a sink the type of its outputs, if there is a sink and it needs the type."""
     if isinstance(sink, Declaring):
         sink.declare(record)

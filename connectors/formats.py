@@ -35,12 +35,12 @@ def _by_schemas(name: str, encoding: str) -> Any:
             if not entry.module.startswith(str(error.name)):
                 raise
     raise Unavailable(
-        f"encoding={encoding} needs connectors/schemas, which is not here; install streamk again"
+        f"encoding={encoding} needs connectors/schemas, which is missing; install streamk again"
     )
 
 
 class FramedFormat(RecordFormat, Protocol):
-    """The format of framed records, whose schemas are fetched before they are read."""
+    """The format of framed records; it fetches their schemas before it reads them."""
 
     @property
     def rest(self) -> float:
@@ -56,7 +56,7 @@ class FramedFormat(RecordFormat, Protocol):
 def open_format(
     encoding: str, place: str | None, reader_schema: int | None = None
 ) -> FramedFormat | None:
-    """Return the format of an encoding, whose schemas are at a place; None if it needs none.
+    """Return the format of an encoding with its place of schemas; None if it needs none.
 
     Raises `BadURL` if options do not go together, there is no such directory, or the reader's
     schema is none, and `Unavailable` if no registry answers, or a package is missing.
@@ -119,7 +119,7 @@ def json_object(text: bytes) -> dict[str, Any]:
 
 
 def open_output_format(encoding: str, place: str | None) -> JSONOutputs:
-    """Return the format of an encoding, whose schemas are kept at a place.
+    """Return the output format of an encoding, with the place where it keeps schemas.
 
     Raises `BadURL` if options do not go together, or there is no such directory, and `Unavailable`
     if no registry answers, or a package is missing.
@@ -132,8 +132,8 @@ def open_output_format(encoding: str, place: str | None) -> JSONOutputs:
     """
     if encoding not in _ENCODINGS:
         raise BadURL(
-            f"encoding {encoding!r} of what is written must be {', '.join(_ENCODINGS[:-1])} or"
-            f" {_ENCODINGS[-1]}"
+            f"the output encoding {encoding!r} must be {', '.join(_ENCODINGS[:-1])} or "
+            f"{_ENCODINGS[-1]}"
         )
     if encoding == "json" and place is not None:
         raise BadURL("schemas= is for encoding=avro, json-schema or protobuf; json has none")
@@ -141,8 +141,8 @@ def open_output_format(encoding: str, place: str | None) -> JSONOutputs:
         return JSONOutputs()
     if place is None:
         raise BadURL(
-            f"encoding={encoding} needs schemas=, the address of a schema registry or a directory,"
-            " to write by"
+            f"encoding={encoding} needs schemas=, the address of a schema registry or a "
+            "directory, to write its schema to"
         )
     found: JSONOutputs = _by_schemas("write", encoding)(encoding, place)
     return found
@@ -198,15 +198,15 @@ def _row(envelope: Any) -> dict[str, Any]:
     if envelope is None:
         raise Tombstone("the record has no value")
     if not isinstance(envelope, dict) or "op" not in envelope:
-        raise BadRecord("it is no envelope of Debezium, which is an object with an `op`")
+        raise BadRecord("it is not a Debezium envelope, which is an object with an `op`")
     op, row = envelope["op"], envelope.get("after")
     if op in _DELETIONS or (op in _EVENTS and row is None and "after" in envelope):
         raise Tombstone(f"the row was deleted (op {op!r})")
     if op not in _EVENTS:
-        raise BadRecord(f"in its envelope of Debezium `op` is {op!r}, not c, u, r or d")
+        raise BadRecord(f"in its Debezium envelope `op` is {op!r}, not c, u, r or d")
     if not isinstance(row, dict):
         what = f"a {type(row).__name__}" if "after" in envelope else "not there"
-        raise BadRecord(f"in its envelope of Debezium `after` is {what}, not an object")
+        raise BadRecord(f"in its Debezium envelope `after` is {what}, not an object")
     return row
 
 
@@ -232,4 +232,4 @@ def enveloped(envelope: str, encoding: str, inner: RecordFormat | None) -> Recor
         return Debezium(lambda *_, **__: _json)
     if encoding == "json-schema":
         return Debezium(lambda *_, **__: lambda value: _json(json_body(value)))
-    raise BadURL(f"kafka: envelope={envelope} is of records with named fields, not of {encoding}")
+    raise BadURL(f"kafka: envelope={envelope} is for records with named fields, not for {encoding}")

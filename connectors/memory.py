@@ -38,7 +38,7 @@ class MemorySource(SourceBase):
     columns : tuple of str, optional
         The names of the columns of arrays.
     encoding : "json", "float32" or "csv"
-        How bytes are to be read.
+        Encoding of the bytes.
     timestamps : sequence of int, or a mapping of partition to such, optional
         Milliseconds, ascending or not, one an event; an event's ordinal otherwise.
     live : bool
@@ -222,7 +222,7 @@ class MemorySink:
         return len(self.outputs)
 
     def rewind(self, mark: int | None) -> None:
-        """Drop the outputs after the mark. Raises `BadRecord` if there are fewer than that."""
+        """Drop the outputs after the mark. Raises `BadRecord` if the sink has fewer."""
         if mark is None:
             return
         if mark > len(self.outputs):

@@ -41,7 +41,7 @@ class ParquetSource(FilesSource):
     position of an event is its row, counted through all files. With `follow` it waits for later
     files, which must be whole when they get their names. Raises `Unavailable` if there is no such
     file, none in the directory, or no pyarrow; `BadURL` if it is one file and to be followed; and
-    `BadRecord` if one is no Parquet file, or names a column twice.
+    `BadRecord` if one is not a Parquet file, or names a column twice.
     """
 
     encoding = "dict"
@@ -96,7 +96,7 @@ class _ParquetReader(FileReader):
         try:
             self._file = pyarrow.parquet.ParquetFile(file)
         except pyarrow.ArrowInvalid as error:
-            raise BadRecord(f"{path} is no Parquet file: {error}") from error
+            raise BadRecord(f"{path} is not a Parquet file: {error}") from error
         check_names(_names(self._file.schema_arrow), str(path))
         metadata = self._file.metadata
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
@@ -243,7 +243,7 @@ class ParquetSink:
         self._waiting.extend(map(flat_output, outputs))
 
     def flush(self) -> None:
-        """Write what is waiting as one more file, durable when it returns."""
+        """Write the waiting outputs as one more file. It is durable on return."""
         if not self._waiting:
             return
         names = dict.fromkeys(name for record in self._waiting for name in record)
@@ -281,7 +281,7 @@ class ParquetSink:
         return len(self._parts())
 
     def rewind(self, mark: Any) -> None:
-        """Remove the files after the mark. Raises `ConnectorError` if there are fewer."""
+        """Remove the files after the mark. Raises `ConnectorError` if files before it are gone."""
         self._waiting.clear()
         if mark is None:
             return

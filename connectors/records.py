@@ -23,7 +23,7 @@ FRAME_BYTES = 5
 
 
 class Tombstone(BadRecord):
-    """A record that says that something was deleted, which is no event."""
+    """A record of a deletion. It is not an event."""
 
 
 ReadRecord = Callable[[Any], dict[str, Any]]
@@ -61,7 +61,9 @@ def schema_id_of(value: object) -> int:
         found = "no value at all" if value is None else f"a {type(value).__name__}"
         raise BadRecord(f"bytes expected, not {found}")
     if len(value) < FRAME_BYTES:
-        raise BadRecord(f"{len(value)} bytes, a frame with the id of a schema has {FRAME_BYTES}")
+        raise BadRecord(
+            f"{len(value)} bytes, but a frame with the id of a schema has {FRAME_BYTES}"
+        )
     if value[0]:
         raise BadRecord(
             f"the first byte is {value[0]}, not 0: the record has no frame with the id of a schema"

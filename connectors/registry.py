@@ -43,7 +43,7 @@ def open_source(url: str, **options: Any) -> Source:
     Raises
     ------
     BadURL
-        If the address or an option cannot be understood; the message lists what there is.
+        If the address or an option cannot be understood; the message lists the choices.
     Unavailable
         If a package, host or file that it needs is not there.
 
@@ -81,7 +81,7 @@ def parse_url(text: str) -> URL:
         from connectors.files.text import scheme_of
 
         scheme = scheme_of(Path(text.partition("?")[0])) or "file"
-        raise BadURL(f"{text!r} is no address, which begins with a scheme: write {scheme}:{text}")
+        raise BadURL(f"{text!r} is not an address; begin it with a scheme: {scheme}:{text}")
     scheme, rest = match[1].lower(), match[2]
     if _has_credentials(rest):
         raise BadURL(
@@ -101,7 +101,7 @@ def parse_url(text: str) -> URL:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise BadURL(
-            f"{scheme}:{shown}: the options after '?' are to be name=value&name=value"
+            f"{scheme}:{shown}: the options after '?' must be written name=value&name=value"
         ) from None
     if len({name for name, _ in pairs}) < len(pairs):
         raise BadURL(f"{scheme}:{shown} gives an option twice")
@@ -179,19 +179,19 @@ def _parsed(url: URL, name: str, text: str, hint: Any) -> Any:
     if bool in wanted:
         answers = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         if text.lower() not in answers:
-            raise BadURL(f"{url.text!r}: {name} is true or false, not {text!r}")
+            raise BadURL(f"{url.text!r}: {name} must be true or false, not {text!r}")
         return answers[text.lower()]
     for kind, words in ((int, "a whole number"), (float, "a number")):
         if kind in wanted:
             try:
                 return kind(text)
             except ValueError:
-                raise BadURL(f"{url.text!r}: {name} is {words}, not {text!r}") from None
+                raise BadURL(f"{url.text!r}: {name} must be {words}, not {text!r}") from None
     return text
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return a question for the known name that may have been meant, if there is one."""
+    """Return a "did you mean" question with the nearest known name, or an empty text."""
     found = difflib.get_close_matches(name, list(known), 1)
     return f" (did you mean {found[0]!r}?)" if found else ""
 

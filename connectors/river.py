@@ -102,7 +102,7 @@ def _open(url: URL, *, label: str = "label", limit: int | None = None, **options
     except ImportError as error:
         raise Unavailable("river: needs River: pip install river") from error
     if limit is not None and limit < 1:
-        raise BadURL(f"{url.text!r}: limit is at least 1, not {limit}")
+        raise BadURL(f"{url.text!r}: limit must be at least 1, not {limit}")
     known = {
         prefix + name: member
         for module, prefix in ((datasets, ""), (synth, "synth/"))

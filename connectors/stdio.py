@@ -133,7 +133,7 @@ class StdoutSink:
             self._stream.flush()
 
     def mark(self) -> None:
-        """None, flushed: what was written cannot be taken back."""
+        """Flush and return None: written outputs cannot be taken back."""
         self.flush()
 
     def rewind(self, mark: Any) -> None:
@@ -166,7 +166,7 @@ def _writing() -> Iterator[None]:
 def _stdin(url: URL, *, encoding: str = "json", delimiter: str = "", decimal: str = ".") -> Source:
     _nothing_more(url)
     if encoding not in ("json", "csv"):
-        raise BadURL(f"{url.text!r}: encoding is json or csv, not {encoding!r}")
+        raise BadURL(f"{url.text!r}: encoding must be json or csv, not {encoding!r}")
     form = TextForm("json") if encoding == "json" else TextForm.of_csv(delimiter, decimal)
     return StdinSource(form=form)
 
@@ -178,7 +178,7 @@ def _stdout(url: URL) -> Sink:
 
 def _nothing_more(url: URL) -> None:
     if url.path or url.host:
-        raise BadURL(f"{url.text!r}: nothing stands behind {url.scheme}:")
+        raise BadURL(f"{url.text!r}: nothing may follow {url.scheme}:")
 
 
 STDIN = Connector(source=_stdin)

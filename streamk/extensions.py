@@ -10,7 +10,7 @@ commands    further commands, by what is called; ``about`` beside it tells what 
 alarms      what watches over a job
 regions     what comes beside predictions, by the details that ask for it (`streamk.engine.Details`)
 exports     forms of a compiled model, by the options of `streamk compile`
-places      places of checkpoints that are no directories
+places      places of checkpoints that are not directories
 river       estimators in `streamk.adapters.river`, by their names
 
 Nothing is imported before it is asked for. Nothing else imports an extension: where its folder is
@@ -40,7 +40,7 @@ def _registered() -> Mapping[str, Mapping[str, str]]:
 
 
 def provided(point: str) -> Mapping[str, str]:
-    """Return what there is at a point: ``module:attribute`` by name.
+    """Return the entries of a point: ``module:attribute`` by name.
 
     >>> provided("nothing is registered here")
     {}
@@ -49,7 +49,7 @@ def provided(point: str) -> Mapping[str, str]:
 
 
 def find(point: str, name: str) -> Any:
-    """Return the object that is registered at a point by a name; None if there is none."""
+    """Return the object that is registered at a point under a name; None if it is missing."""
     address = provided(point).get(name)
     if address is None:
         return None

@@ -146,7 +146,7 @@ class Whole(Option):
     ----------
     least : int, default 1
     most : int, optional, default 2^53
-        The default is the largest that is exact in JSON wherever it is read; None is no bound.
+        The default is the largest that is exact in JSON wherever it is read; None means no bound.
 
     Examples
     --------

@@ -101,8 +101,8 @@ def packed(arrays: Mapping[str, NDArray[Any]]) -> Parts:
     header += b" " * (-len(header) % 8)
     if len(header) > LONGEST_HEADER:
         raise StateError(
-            f"the names and shapes of {len(arrays):,} arrays take {len(header):,} bytes, and more "
-            f"than {LONGEST_HEADER:,} cannot be read again; take a model of fewer parts, or fewer "
+            f"the names and shapes of {len(arrays):,} arrays take {len(header):,} bytes, but at "
+            f"most {LONGEST_HEADER:,} can be read back; use a model with fewer parts, or fewer "
             "challengers"
         )
     data = (array.reshape(-1).view(np.uint8).data for _, array, _ in ordered if array.size)
@@ -155,8 +155,8 @@ def places(beginning: bytes | memoryview, size: int, where: object) -> list[Plac
         needed = math.prod(place.shape) * place.dtype.itemsize
         if place.start != at or place.stop - place.start != needed:
             raise StateError(
-                f"{where}: is damaged, array {place.name!r} of {needed:,} bytes is said to lie from"
-                f" {place.start:,} to {place.stop:,}, where {at:,} comes next"
+                f"{where}: is damaged, array {place.name!r} of {needed:,} bytes is placed from "
+                f"{place.start:,} to {place.stop:,}, but {at:,} comes next"
             )
         at = place.stop
     if first + at != size:
@@ -170,7 +170,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON. Raises `ValueError` if a name is there twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("a name occurs twice")
     return found
 
 
@@ -181,7 +181,7 @@ def _place(name: str, entry: Any) -> Place:
     if set(entry) != {"dtype", "shape", "data_offsets"} or not all(
         type(number) is int and 0 <= number < 2**63 for number in numbers
     ):
-        raise ValueError(f"{name!r} is no dtype, shape and place")
+        raise ValueError(f"{name!r} is not a dtype, shape and place")
     return Place(name, _DTYPES[entry["dtype"]], tuple(entry["shape"]), start, stop)
 
 

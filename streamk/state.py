@@ -185,7 +185,7 @@ class State:
         arrays, changed = dict[str, Any](), dict[str, Any]()
         for part, state in parts.items():
             if "." in part:
-                raise InvalidInput(f"the name of a part holds no dot, but {part!r} does")
+                raise InvalidInput(f"the name of a part must not hold a dot: {part!r}")
             arrays |= {f"{part}.{name}": array for name, array in state.arrays.items()}
             changed |= {f"{part}.{name}": array for name, array in state.changed.items()}
         headers: dict[str, JSON] = {part: state.header for part, state in parts.items()}

@@ -42,7 +42,7 @@ class Following:
     Parameters
     ----------
     refresh : function
-        Goes on with the newest model, and returns whether it is another one than before.
+        Goes on with the newest model, and returns True if it has changed.
     failed : function, optional
         Is called each time that fails.
     """
@@ -54,14 +54,14 @@ class Following:
         self._told = ""
 
     def look(self) -> bool:
-        """Go on with the newest model; return whether it is another one than before."""
+        """Go on with the newest model; return True if it has changed."""
         try:
             found = self._refresh()
         except (StreamkError, OSError) as error:
             self._failed()
             if str(error) != self._told:
                 self._told = str(error)
-                _log.warning("no newer model, the one before stays: %s", error)
+                _log.warning("cannot read a newer model, keeping the current one: %s", error)
             return False
         if self._told:
             self._told = ""
@@ -228,7 +228,7 @@ class TrainedModel:
     Raises
     ------
     InvalidInput
-        As `load`. Methods raise it if a value is of no use, naming it.
+        As `load`. Methods raise it if a value is not usable, naming it.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class TrainedModel:
         self.path, self.epoch, self.written = found.path, found.epoch, found.written
 
     def refresh(self) -> bool:
-        """Go on with the newest checkpoint; return whether it is another one than before.
+        """Go on with the newest checkpoint; return True if it has changed.
 
         Raises
         ------
@@ -325,7 +325,7 @@ class TrainedModel:
         """Figures of the job when it saved the model, by name, but not those by River's names.
 
         Of the "whole" stream, of the last events ("window"), and of the "baselines" in these. All
-        are empty where they cannot be read, which is no reason not to predict.
+        are empty where they cannot be read, which is not a reason not to predict.
         """
         data, known = self._metrics, self._figures
         if known is None or known[0] is not data:
@@ -369,7 +369,7 @@ class TrainedModel:
             self._told.add(name)
             _log.warning("%s", self._known.sentence(name, is_all=unknown.is_all))
             if len(self._told) == _TOLD:
-                _log.warning("further fields that the model does not have are not told")
+                _log.warning("further unknown fields are not reported")
 
     def _row(self, model: Model, x: Event) -> NDArray[np.float64]:
         row: NDArray[np.float64] = self._rows(model, [x])[0]
@@ -407,7 +407,7 @@ class TrainedModel:
         Raises
         ------
         InvalidInput
-            If a value is of no use, naming it, or the job has one horizon or none.
+            If a value is not usable, naming it, or the job has one horizon or none.
         """
         model, _, _ = self._current()
         (found,) = answers(model.learner, self._rows(model, [x]))
@@ -425,7 +425,7 @@ class TrainedModel:
         Raises
         ------
         InvalidInput
-            If a value is of no use, naming it, or the model predicts numbers.
+            If a value is not usable, naming it, or the model predicts numbers.
         """
         model, _, _ = self._current()
         if model.learner.is_classifier and not model.learner.classes:
@@ -447,7 +447,7 @@ class TrainedModel:
         Raises
         ------
         InvalidInput
-            If a value or the level is of no use, there is no such interval, or no label has come
+            If a value or the level is not usable, there is no such interval, or no label has come
             yet.
         """
         low, high = self._region_of(x, Details(interval=level))
@@ -465,7 +465,7 @@ class TrainedModel:
         Raises
         ------
         InvalidInput
-            If a value or the level is of no use, or the job gives no such sets.
+            If a value or the level is not usable, or the job gives no such sets.
         """
         return self._region_of(x, Details(prediction_set=level))
 
@@ -483,7 +483,7 @@ class TrainedModel:
         return list(found)
 
     def debug_one(self, x: Event) -> str:
-        """Tell what is predicted for an event, which experts carry the weight, and which fields.
+        """Explain the prediction for an event by its experts and its most important fields.
 
         Parameters
         ----------

@@ -38,7 +38,7 @@ class Files:
         self.are_many = bool(self.pattern)
 
     def listed(self) -> list[str]:
-        """Return the names of the files that there are, in order.
+        """Return the names of the existing files, in order.
 
         Raises `Unavailable` if it is one, and not there.
         """
@@ -57,7 +57,7 @@ class Files:
 
 
 def existing_file(path: Path) -> Path:
-    """`path`, if it is a file. Raises `Unavailable`, with the nearest name there is."""
+    """Return `path` if it is a file; else raise `Unavailable` with the nearest name."""
     if path.is_file():
         return path
     if path.is_dir():
@@ -88,7 +88,7 @@ class FileReader:
     provisional: int | None = None
     """The position of a last record that may yet become longer."""
     unfinished: str | None = None
-    """A sentence about the end of the file where that is no whole record."""
+    """A sentence about the end of the file where that is not a whole record."""
 
     def __init__(self, path: Path, ordinal: int = 0) -> None:
         self.path, self.ordinal = path, ordinal
@@ -112,11 +112,11 @@ class FileReader:
         return []
 
     def seek(self, ordinal: int) -> bool:
-        """Go to a record; False if there are fewer (yet), of which the last one is behind then."""
+        """Go to a record. Returns False if the file has fewer (yet), and then stands at its end."""
         return ordinal == self.ordinal
 
     def end(self, *, final: bool) -> bool:
-        """Take a last line without a newline as a record; True if there is one.
+        """Take a last line without a newline as a record. Returns True if there is one.
 
         `final` says that nothing more will be written.
         """
@@ -216,8 +216,8 @@ class FilesSource(SourceBase, ABC):
             path = self._files.path(name)
             if name not in self._done:
                 told.append(
-                    f"{path} came after {present} was begun, which has a later name: it is not"
-                    " read. Give it a later name"
+                    f"{path} is not read: it came after {present} was begun, which has a later "
+                    "name. Give it a later name"
                 )
                 continue
             with suppress(FileNotFoundError):
@@ -297,7 +297,7 @@ class FilesSource(SourceBase, ABC):
         return [Chunk(self._files.name, offsets, offsets, values)]
 
     def seek(self, partition: str, offset: int) -> None:
-        """Go to a record. Raises `OffsetOutOfRange` past the end of what there is."""
+        """Go to a record. Raises `OffsetOutOfRange` past the last one."""
         if offset == 0:
             self._begin_anew()
             return
@@ -402,7 +402,7 @@ class FilesSource(SourceBase, ABC):
         try:
             found = msgspec.json.decode(identity, type=_Identity)
         except msgspec.MsgspecError as error:
-            raise BadRecord(f"what {partition} is known by cannot be read: {error}") from None
+            raise BadRecord(f"the identity of {partition} cannot be read: {error}") from None
         self._look()
         names = self._listed
         if self._files.are_many:  # by another name only where it is the same for certain
@@ -418,8 +418,8 @@ class FilesSource(SourceBase, ABC):
             reader.close()
             if name == found.file or not self._files.are_many:
                 what = (
-                    f"{differs}. The rest of the former is read by its present name, with the same"
-                    " checkpoint"
+                    f"{differs}. To read the rest of the former file give its present name, with "
+                    "the same checkpoint"
                 )
         if found.ended and self._files.are_many and found.file not in self._listed:
             gone = FileReader(Path(found.file), found.offset - found.base)

@@ -131,9 +131,10 @@ class TextReader(FileReader):
         try:
             yield
         except BROKEN as error:
-            damaged = "; what is compressed is damaged or not all there" * self.is_compressed
+            damaged = "; the compressed data is damaged or incomplete" * self.is_compressed
             raise ConnectorError(
-                f"{self.path} cannot be read on after {self.ordinal} events: {error}{damaged}"
+                f"{self.path} cannot be read any further after {self.ordinal} events: "
+                f"{error}{damaged}"
             ) from None
 
     def _block(self, size: int = _BLOCK_BYTES) -> bytes:
@@ -188,7 +189,7 @@ class TextReader(FileReader):
         return list(map(_RECORD, taken))
 
     def seek(self, ordinal: int) -> bool:
-        """Go to a record; False if there are fewer (yet), of which the last one is behind then."""
+        """Go to a record. Returns False if the file has fewer (yet), and then stands at its end."""
         index = self._found.index
         entry = index[bisect(index, (ordinal, math.inf)) - 1]
         if ordinal < self.ordinal or entry[1] - KNOWN_BY >= self._read_to:
@@ -198,7 +199,7 @@ class TextReader(FileReader):
         return self.ordinal == ordinal
 
     def end(self, *, final: bool) -> bool:
-        """Take the last line, which has no newline, as a record; True if there is one.
+        """Take a last line without a newline as a record. Returns True if there is one.
 
         Unless it is `final`, a line that is clearly incomplete is left, and one of CSV is
         provisional, since its last cell may become longer.
@@ -214,8 +215,8 @@ class TextReader(FileReader):
                 odd = self._ready.pop()[0].count(b'"') % 2 and self.header is not None
                 why = " (a quoted cell is not closed)" if odd else ""
                 self.unfinished = (
-                    f"{self.path}: from byte {began} on there is no whole record{why}; it is read"
-                    " once its line ends"
+                    f"{self.path}: the record at byte {began} is incomplete{why}; it is read once "
+                    "its line ends"
                 )
             elif self._ready and self.header is not None:
                 self.provisional = self.ordinal + len(self._ready) - 1
@@ -272,9 +273,9 @@ class TextReader(FileReader):
         if self._read_to < at or len(self._window) < min(at, KNOWN_BY):
             return f"{self.path} is shorter than the {at} bytes that were read of it"
         if digest(self._found.head[:at]) != known.first:
-            return f"{self.path} begins otherwise than the file that was read"
+            return f"{self.path} begins differently from the file that was read"
         if digest(self._window) != known.last:
-            return f"{self.path} holds something else before byte {at} than the file that was read"
+            return f"{self.path} differs before byte {at} from the file that was read"
         if ordinal and (self.header is not None or not begins_array(self._found.head)):
             self._found.index.append((ordinal, at))
         else:  # an array is read from its beginning
@@ -299,7 +300,7 @@ class TextReader(FileReader):
             return "was replaced by another file"
         if not self.is_compressed and ours.st_size < self._file.tell():
             return "became shorter"
-        return "was written anew" if self._is_written_anew() else None
+        return "was rewritten" if self._is_written_anew() else None
 
     def close(self) -> None:
         """Close the file."""

@@ -31,7 +31,7 @@ class Splitter:
     r"""Cuts bytes, as they come, into lines or into CSV records with newlines in quoted cells.
 
     CSV is `quoted`, with a delimiter that is given or else that of the first line, see
-    `connectors.cells`. Records come without their newline; blank lines are no records, and neither
+    `connectors.cells`. Records come without their newline; blank lines are not records, and neither
     is a first line `sep=;`, which tells the delimiter. A quoted cell that is open at the end of a
     line is followed to the line that closes it, over 16 times `max_event_bytes` at most; a line
     with broken quoting is a record of its own. Of a record longer than `max_event_bytes` one byte
@@ -146,7 +146,7 @@ _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _BETWEEN = re.compile(rb'(?:[^"{}\[\],]++|' + _STRING + rb")*+", re.DOTALL)
 """Up to a bracket, a comma, or the beginning of a string that is not all there."""
 _WITHIN = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+", re.DOTALL)
-"""The same, where commas are no ends."""
+"""The same, where commas are not ends."""
 _REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """The rest of a string, up to its quote or half an escape."""
 _ARRAY = re.compile(rb"\[(?:\s*[{\]]|[ \t\r]*\n)")
@@ -161,7 +161,7 @@ class ArraySplitter:
     """Cuts bytes, as they come, into the elements of a JSON array, of any type.
 
     An element reaches to the comma or bracket after it, those inside of objects, lists and strings
-    not counted, so one that is no JSON is an element too. After the array another one may follow,
+    not counted, so one that is not JSON is an element too. After the array another one may follow,
     or lines. Of an element longer than `max_event_bytes` one byte more than that is kept, enough
     to be recognised. The array begins `at` a byte of the file.
 
@@ -222,8 +222,8 @@ class ArraySplitter:
         if self._inside:
             within = f" within the element that begins at byte {self._began}" if records else ""
             self.unfinished = (
-                f"it ends at byte {self._at + len(self._tail)}{within}, before the array is closed"
-                " by ]; what is behind that is missing"
+                f"it ends at byte {self._at + len(self._tail)}{within}, before the array is "
+                "closed by ]; the rest is missing"
             )
         return records
 
@@ -292,7 +292,7 @@ class TextForm(NamedTuple):
 
     @classmethod
     def of_csv(cls, delimiter: str, decimal: str, text_encoding: str = "") -> Self:
-        """Return the form of CSV whose options have these texts. Raises `BadURL`."""
+        """Return the form of CSV that these options give. Raises `BadURL`."""
         if decimal not in (".", ","):
             raise BadURL(f"decimal={decimal!r} is neither . nor ,")
         return cls(
@@ -345,7 +345,7 @@ class RecordCutter:
 
     @property
     def unfinished(self) -> str | None:
-        """Return the words for the missing end of an array; None if there is none."""
+        """Describe the missing end of an array; None if nothing is missing."""
         return self._splitter.unfinished if isinstance(self._splitter, ArraySplitter) else None
 
     def feed(self, block: bytes) -> list[Record]:
@@ -410,8 +410,8 @@ class RecordCutter:
             raise BadRecord(f"{where}: {error}") from None
         if b"\0" in record:
             raise BadRecord(
-                f"{where} holds bytes of 0, as UTF-16 has them; name the file's encoding:"
-                " csv:PATH?encoding=utf-16-le"
+                f"{where} holds null bytes, as UTF-16 does; name the file's encoding: "
+                "csv:PATH?encoding=utf-16-le"
             )
         check_names(fields, where)
         return Header(fields, delimiter)

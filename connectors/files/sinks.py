@@ -39,7 +39,7 @@ def as_json_line(output: Output) -> bytes:
         return msgspec.json.encode(flat_output(output)) + b"\n"
     except (TypeError, ValueError) as error:
         raise BadRecord(
-            f"the output for {output.partition} offset {output.offset} is no JSON: {error}"
+            f"the output for {output.partition} offset {output.offset} is not JSON: {error}"
         ) from error
 
 
@@ -118,7 +118,7 @@ class _FileSink:
         if mark is None:
             return
         if not isinstance(mark, int) or isinstance(mark, bool) or mark < 0:
-            raise ConnectorError(f"{self._path}: {mark!r} is no mark of a file")
+            raise ConnectorError(f"{self._path}: {mark!r} is not the mark of a file")
         size = self._size()
         if size < mark:
             raise ConnectorError(
@@ -164,7 +164,7 @@ class NDJSONSink(_FileSink):
 
 
 class CSVSink(_FileSink):
-    """CSV whose header comes from the first output (a `key` column always among them).
+    """Writes CSV. The first output gives the header, which always has a `key` column.
 
     An existing file's header is kept and has to match. Lists and dicts are written as JSON, None as
     an empty cell. Raises `Unavailable` if the file cannot be opened for writing.

@@ -1,4 +1,4 @@
-"""The bytes of a file: decompressed by what it begins with, and as UTF-8 whatever its encoding."""
+"""The bytes of a file, decompressed (its first bytes tell the format) and encoded as UTF-8."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BROKEN: tuple[type[Exception], ...] = (EOFError, lzma.LZMAError, zlib.error, OSE
 
 
 def plain_suffix(path: Path) -> str:
-    """Return the suffix of a file's name without that of a compression, in small letters.
+    """Return the suffix of a file's name, without a suffix of compression, in lower case.
 
     >>> plain_suffix(Path("events.CSV.gz"))
     '.csv'
@@ -50,7 +50,7 @@ def scheme_of(path: Path) -> str | None:
 
 
 def decompressed(file: BinaryIO, path: Path) -> BinaryIO:
-    """Return what is in a file, which is at its beginning: `read`, and `seek` from there.
+    """Return an object with `read` and `seek` for the contents of a file at its beginning.
 
     Raises `Unavailable` if it is compressed by Zstandard and there is no package for that.
     """
@@ -134,11 +134,12 @@ def encoding_named(name: str) -> str:
     ('iso8859-1', 'utf-8')
     """
     try:
-        "".encode(name)  # refuses what is no encoding of text, such as base64
+        "".encode(name)  # refuses what is not an encoding of text, such as base64
         return codecs.lookup(name).name
     except (LookupError, ValueError):
         raise BadURL(
-            f"encoding={name!r} is no encoding of text; utf-8, utf-16, latin-1 and cp1252 are some"
+            f"encoding={name!r} is not a text encoding; use utf-8, utf-16, latin-1 or cp1252, "
+            "for example"
         ) from None
 
 
@@ -162,7 +163,7 @@ class TextFile:
         self._rest = b""  # read and not given
 
     def read(self, size: int) -> bytes:
-        """Return at most so many bytes more; none at the end, or where there are none yet.
+        """Return at most so many more bytes; none at the end, or if none have been written yet.
 
         Raises `BadRecord` if the file is not in its encoding.
         """
@@ -212,13 +213,13 @@ class TextFile:
         except UnicodeDecodeError as error:
             at = self._taken - len(error.object) + error.start
             raise BadRecord(
-                f"{self._path}: byte 0x{error.object[error.start]:02x} at place {at} of the file is"
-                f" not {error.encoding} ({error.reason}); name the file's encoding with the option"
-                " encoding, csv:PATH?encoding=latin-1 say"
+                f"{self._path}: byte 0x{error.object[error.start]:02x} at place {at} of the file "
+                f"is not {error.encoding} ({error.reason}); name the file's encoding, for example "
+                "csv:PATH?encoding=latin-1"
             ) from None
         except UnicodeEncodeError as error:
             raise BadRecord(
-                f"{self._path} holds {error.object[error.start]!r}, which is no character"
+                f"{self._path} holds {error.object[error.start]!r}, which is not a character"
             ) from None
         except UnicodeError as error:  # such as UTF-16 without a mark
-            raise BadRecord(f"{self._path} is not in the encoding that is named: {error}") from None
+            raise BadRecord(f"{self._path} is not in the encoding given: {error}") from None

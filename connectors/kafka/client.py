@@ -94,7 +94,7 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """The way a topic is read; the fields are those of `KafkaSource`, and two more.
+    """Options for reading a topic: the fields of `KafkaSource`, and two more.
 
     `headers` tells whether records come with theirs, and `polled` whether `Reader.read` is called:
     a reader may be there for questions alone. Raises `BadURL` if options have no meaning, alone or
@@ -131,23 +131,23 @@ class Reading:
             ("group_protocol", by_broker),
         ):
             if given and self.group is None:
-                raise BadURL(f"kafka: {name} is of a member of a group: give group too")
+                raise BadURL(f"kafka: {name} is for members of a group; give group too")
         if by_broker and self.group_instance_id is not None:
             raise BadURL(
-                "kafka: group_instance_id does not go with group_protocol=consumer: brokers refuse"
-                " a member that was killed under its name until its session is over; leave one of"
-                " them out"
+                "kafka: group_instance_id cannot be combined with group_protocol=consumer: "
+                "brokers refuse a member that was killed under its name until its session is "
+                "over; leave one of them out"
             )
         if by_broker and self.session_timeout is not None:
             raise BadURL(
-                "kafka: session_timeout does not go with group_protocol=consumer, where the broker"
-                " has it (group.consumer.session.timeout.ms); leave it out"
+                "kafka: session_timeout cannot be combined with group_protocol=consumer, where "
+                "the broker sets it (group.consumer.session.timeout.ms); leave it out"
             )
 
 
 @dataclass(frozen=True)
 class Writing:
-    """The way a topic is written to; the fields are those of `KafkaSink`."""
+    """Options for writing to a topic: the fields of `KafkaSink`."""
 
     topic: str
     delivery_timeout: float
@@ -181,7 +181,7 @@ class Reader(Protocol):
     """A consumer of one topic. Every method may raise the errors of the client's library."""
 
     def numbers(self) -> Collection[int]:
-        """The topic's partitions; none where there is no such topic."""
+        """The topic's partitions; empty if the topic does not exist."""
 
     def topics(self) -> set[str]:
         """All topics that can be seen."""
@@ -235,7 +235,7 @@ class Reader(Protocol):
         """Return whether some broker is connected; may be asked in another thread."""
 
     def describe(self) -> Description:
-        """Ask what the topic is now; may be asked in another thread."""
+        """Ask for the current state of the topic, also from another thread."""
 
     def close(self) -> None:
         """Leave the group, without a word to the listener. May be called twice."""

@@ -84,7 +84,7 @@ class Cluster:
         return tuple(s if ":" in s else f"{s}:9092" for s in servers), url.path
 
     def unanswered(self, complaint: str) -> Unavailable:
-        """The error when no broker answered in time; `complaint` is what the client said of it."""
+        """Return the error for brokers that did not answer; `complaint` is the client's message."""
         unreachable = self._unreachable()
         reason = unreachable or complaint or "no answer"
         login = "sasl_mechanism" in self.security.options
@@ -115,7 +115,7 @@ class Cluster:
     def trouble(self, connected: bool) -> Trouble | None:
         """Tell that no broker can be reached, if a client is not `connected` to any.
 
-        That alone is no sign: connections that are not used are closed.
+        That alone is not a sign: connections that are not used are closed.
         """
         if connected or self._unreachable() is None:
             return None
@@ -139,7 +139,7 @@ class Cluster:
         return "; ".join(reasons)
 
     def explain(self, fault: Fault, error: Exception, doing: str) -> ConnectorError:
-        """The error for what a client's library raised, without credentials."""
+        """Return the error for an exception of a client's library, without credentials."""
         where = ",".join(self.servers)
         text = self.security.redact(f"{type(error).__name__}: {error}")
         if fault is Fault.SILENT:
@@ -151,8 +151,8 @@ class Cluster:
             return Revoked(f"{doing}: the group has moved on without this member: {text}")
         if fault is Fault.OTHER_ASSIGNOR:
             return ConnectorError(
-                f"{doing}: the members of the group share no way of dividing partitions (streamk's "
-                f"all know `range`): {text}. Stop the others, or choose another group"
+                f"{doing}: the members of the group have no partition assignor in common (those "
+                f"of streamk all have `range`): {text}. Stop the others, or choose another group"
             )
         if fault is Fault.METADATA:
             return ConnectorError(
@@ -238,9 +238,9 @@ class TopicWatch:
         """Raise `ConnectorError` once another topic, or none, was seen."""
         if self._fault is not None:
             raise ConnectorError(
-                f"the topic {self._topic!r} {self._fault} while it was read; what was not read"
-                " of it is lost. To go on with a new topic of this name start again, and choose"
-                " where: earliest or latest"
+                f"the topic {self._topic!r} {self._fault} while it was read; its unread records "
+                "are lost. To go on with a new topic of this name start again, and choose where: "
+                "earliest or latest"
             )
 
 

@@ -97,8 +97,8 @@ class PythonClient:
         """A KafkaConsumer that has reached the cluster."""
         if reading.group_protocol != "classic":
             raise BadURL(
-                f"kafka: group_protocol={reading.group_protocol} is not known to kafka-python; take"
-                " client=confluent (pip install 'streamk[confluent]')"
+                f"kafka: group_protocol={reading.group_protocol} is not supported by "
+                "kafka-python; use client=confluent (pip install 'streamk[confluent]')"
             )
         consumer, net = _connect(cluster, KafkaConsumer, **_consumer_options(reading))
         return _Reader(consumer, net, reading)

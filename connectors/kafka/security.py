@@ -53,7 +53,7 @@ _LIBRDKAFKA = {option: alias for alias, option in _ALIASES.items()}
 
 
 class Secret(str):
-    """A string that shows itself as ``***``; its characters are those of the secret.
+    """A secret string that shows itself as ``***``.
 
     >>> word = Secret("hunter2")
     >>> print(word, [word], f"{word:>5}", len(word))
@@ -129,7 +129,7 @@ class Security:
         return text
 
     def guard_logs(self) -> None:
-        """Take these secrets out of what the clients log from now on."""
+        """Remove these secrets from the clients' logs from now on."""
         needles = self._needles()
         if not needles:
             return
@@ -269,7 +269,7 @@ _OUT_OF_DATE = (9, 10)
 
 
 def context(security: Security) -> ssl.SSLContext | None:
-    """Return what the options say of TLS, None without it.
+    """Return the TLS context that the options describe; None without TLS.
 
     Raises `Unavailable` where a file of certificates cannot be used, naming its option.
     """
@@ -354,9 +354,9 @@ def _refused(server: str, security: Security, error: ssl.SSLCertVerificationErro
     why = error.verify_message.rstrip(".")
     if error.verify_code in _OTHER_NAME:
         return (
-            f"Kafka at {server} showed a certificate for another name: {why}. Use an address that"
-            " it is made for, or have one made for this address; ssl_check_hostname = false takes"
-            " any name, and with it anyone whom the same authority has signed"
+            f"Kafka at {server} showed a certificate for another name: {why}. Use an address that "
+            "it is made for, or have one made for this address; ssl_check_hostname = false "
+            "accepts any name, and so any server whose certificate the same authority has signed"
         )
     if error.verify_code in _OUT_OF_DATE:
         return f"Kafka at {server} showed a certificate that is out of date: {why}. Renew it there"
@@ -373,8 +373,8 @@ def _turned_away(server: str, security: Security, error: ssl.SSLError) -> str:
     mine = security.options.get("ssl_certfile")
     if mine is None:
         return (
-            f"Kafka at {server} ended the TLS handshake ({alert}), as one does that asks clients"
-            " for a certificate. Set ssl_certfile and ssl_keyfile to one that it trusts"
+            f"Kafka at {server} ended the TLS handshake ({alert}): it probably asks clients for a "
+            "certificate. Set ssl_certfile and ssl_keyfile to one that it trusts"
         )
     return (
         f"Kafka at {server} did not accept the certificate {mine} ({alert}). Set ssl_certfile and"
@@ -387,7 +387,7 @@ def _use(option: str, value: str, use: Callable[[], object]) -> None:
     try:
         use()
     except ssl.SSLError as error:
-        reason = _words(error) or "it is no PEM file, or the password of the key is another"
+        reason = _words(error) or "it is not a PEM file, or the password of the key is wrong"
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
     else:

@@ -144,7 +144,7 @@ class KafkaSink:
             self._writer.settle()
 
     def flush(self) -> None:
-        """Return when the brokers have everything written; raise if they did not take all of it.
+        """Return once the brokers have all outputs; raise if they refused one.
 
         What is written in a transaction is visible once that is committed.
 
@@ -201,7 +201,7 @@ class KafkaSink:
     def rewind(self, mark: Any) -> None:
         """Find the outputs after the mark: they stay, and are not written again.
 
-        Raises `ConnectorError` if that is no mark of this kind of sink.
+        Raises `ConnectorError` if that is not a mark of this kind of sink.
         """
         if mark is None:
             return
@@ -283,7 +283,7 @@ def _parsed(mark: Any) -> tuple[str, dict[int, int]]:
     try:
         found = msgspec.convert(mark, _Mark, str_keys=True)
     except msgspec.ValidationError as error:
-        raise ConnectorError(f"{mark!r} is no mark of a topic: {error}") from None
+        raise ConnectorError(f"{mark!r} is not the mark of a topic: {error}") from None
     return found.writer, found.ends
 
 

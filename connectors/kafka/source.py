@@ -37,7 +37,7 @@ class KafkaSource(SourceBase):
         ``host:port`` of one broker or more.
     topic : str
     encoding : str
-        How values are to be read: "json", "float32", "csv", or "avro", "json-schema" or "protobuf"
+        Encoding of the values: "json", "float32", "csv", or "avro", "json-schema" or "protobuf"
         for framed records (`connectors.records`).
     fields : tuple of str, optional
         Names of the values in one event, where the events carry none.
@@ -231,12 +231,12 @@ class KafkaSource(SourceBase):
         return self._watch.identity() if parts is not None and parts[0] == self._topic else None
 
     def recognize(self, partition: str, identity: str) -> str | None:
-        """Return that the topic is another; None if it is the one of this identifier."""
+        """Return a text if the topic is not the one of this identifier; else None."""
         if self.identity(partition, 0) in (None, identity):
             return None
         return (
-            "is of another topic of this name: the former was deleted, and what was not read of it"
-            " is lost"
+            "is of another topic of this name: the former was deleted, and its unread records are "
+            "lost"
         )
 
     def beginning(self, partition: str) -> int:

@@ -1,4 +1,4 @@
-"""The end of an output topic: where it is, and which outputs of a writer it already holds."""
+"""Finds the end of an output topic, and the outputs of a writer that it already holds."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ class Standing:
         self.differing += 1
         if self.differing == 1:
             _log.warning(
-                "the output for %s offset %d differs from its record in %s, written before a"
-                " restart: the model or the library has changed. The record stays, and further"
-                " differences are counted",
+                "the output for %s offset %d differs from its record in %s, written before a "
+                "restart: the model or the library has changed. The record stays, and further "
+                "differences are only counted",
                 *(output.partition, output.offset, self._where),
             )
         return True

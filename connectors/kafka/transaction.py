@@ -12,7 +12,7 @@ from connectors.kafka.client import Link, Producer, Transacting
 from connectors.kafka.cluster import Fault
 
 _MARGIN = 30.0
-"""Seconds that a transaction may take beyond the time in which it is to be committed and that in
+"""Seconds that a transaction may take beyond the time in which it must be committed and that in
 which brokers that were away must have taken its outputs."""
 _LONGEST = 900.0
 """Seconds of a transaction that brokers admit by default."""
@@ -60,7 +60,7 @@ class Transaction:
     group, told by the refusal of the offsets. Raises `BadURL` if the members are of several
     clusters, clients or users, or if a transaction may take longer than brokers admit by default.
 
-    It has the offsets of the group of the source, if one is given, and is to be committed in so
+    It has the offsets of the group of the source, if one is given, and must be committed within so
     many seconds; in `delivery_timeout` the brokers must have taken an output, and a commit.
     """
 
@@ -82,9 +82,9 @@ class Transaction:
         self._timeout = seconds + delivery_timeout + _MARGIN
         if self._timeout > _LONGEST:
             raise BadURL(
-                f"kafka: with delivery_timeout={delivery_timeout:g} a transaction of {seconds:g} s"
-                f" may take longer than the {_LONGEST:g} s that brokers admit; it must be at most"
-                f" {_LONGEST - _MARGIN - seconds:g}"
+                f"kafka: with delivery_timeout={delivery_timeout:g} a transaction of {seconds:g} "
+                f"s may take longer than the {_LONGEST:g} s that brokers allow; it must be at "
+                f"most {_LONGEST - _MARGIN - seconds:g}"
             )
         self._producer: Producer | None = None
         self._name = ""
@@ -166,10 +166,10 @@ class Transaction:
             told = self._cluster.explain(fault, error, doing)
             return Aborted(str(told)) if fault in (Fault.SILENT, Fault.ABORTED) else told
         return self._replaced(
-            f"{doing}: another process has begun with the transactional identifier"
-            f" {transactional_id(self._name)}, as one does that goes on from the same checkpoint,"
-            f" or the transaction took longer than {self._timeout:g} s"
-            f" ({type(error).__name__}: {error}). Nothing of it is visible"
+            f"{doing}: another process has begun with the transactional identifier "
+            f"{transactional_id(self._name)}, perhaps from the same checkpoint, or the "
+            f"transaction took longer than {self._timeout:g} s ({type(error).__name__}: {error}). "
+            "Nothing of it is visible"
         )
 
     def _replaced(self, reason: str) -> ConnectorError:
@@ -219,8 +219,8 @@ def _check_same(one: _Member, cluster_id: str | None, other: _Member) -> None:
     ):
         if mine != others:
             raise BadURL(
-                f"a transaction is of one {what}, and predictions, dead letters, alarms and the"
-                f" offsets of a group are in one; those at {','.join(first.cluster.servers)} and"
-                f" {','.join(second.cluster.servers)} have several. Give them the same, or leave"
-                " transactions out"
+                f"a transaction has one {what} for predictions, dead letters, alarms and the "
+                f"offsets of a group, but those at {','.join(first.cluster.servers)} and "
+                f"{','.join(second.cluster.servers)} differ. Give them the same, or leave "
+                "transactions out"
             )

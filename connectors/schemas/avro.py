@@ -43,7 +43,7 @@ def _too_deep(*_: Any) -> Any:
 
 
 _TOO_DEEP = {"type": "fixed", "name": "TooDeep", "size": 0, "logicalType": "streamk-too-deep"}
-"""The type in the place of one that is nested too deeply: to read it is an error."""
+"""The type instead of one that is nested too deeply: to read it is an error."""
 _LOGICAL: dict[str, Callable[[Any, Any, Any], Any]] = {
     "bytes-decimal": _decimal,
     "fixed-decimal": _decimal,
@@ -76,7 +76,7 @@ class Renamed(NamedTuple):
 class AvroSchema:
     r"""A schema by which records are read.
 
-    Raises `BadRecord` if that is no schema, not that of a record, or none that can be read safely.
+    Raises `BadRecord` if that is not a schema of a record, or cannot be read safely.
 
     Parameters
     ----------
@@ -111,14 +111,14 @@ class AvroSchema:
             raise BadRecord(f"its types are nested deeper than {_DEEPEST}") from None
         except fastavro.schema.UnknownType as error:
             raise BadRecord(
-                f"there is no type {error.name!r}; it may be a reference that is lacking"
+                f"there is no type {error.name!r}; a reference may be missing"
             ) from None
         except fastavro.schema.SchemaParseException as error:
-            raise BadRecord(f"it is no schema of Avro: {error}") from None
+            raise BadRecord(f"it is not an Avro schema: {error}") from None
         except json.JSONDecodeError as error:
             raise BadRecord(f"it is not JSON: {error}") from None
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise BadRecord(f"it is no schema of Avro: {type(error).__name__} {error}") from None
+            raise BadRecord(f"it is not an Avro schema: {type(error).__name__} {error}") from None
         if not isinstance(self._record, dict) or self._record.get("type") != "record":
             raise BadRecord("it is not the schema of a record, whose fields become columns")
         self._newer = {} if reader is None else dict(_newer_names(reader, reader._record, "", ()))
@@ -220,11 +220,11 @@ class _Copy:
                 raise BadRecord(f"a text in the record is not UTF-8: {error.reason}") from None
             except (EOFError, IndexError, OverflowError):
                 raise BadRecord(
-                    f"its {len(value)} bytes are not what its schema describes: they end too soon,"
-                    " or name a branch or a symbol that there is none of"
+                    f"its {len(value)} bytes do not fit its schema: they end too soon, or name a "
+                    "missing branch or symbol"
                 ) from None
             if (left := len(value) - body.tell()) > 0:
-                raise BadRecord(f"{left} bytes stand behind what its schema describes")
+                raise BadRecord(f"{left} bytes follow the record that its schema describes")
             return found  # type: ignore[no-any-return]
 
         return read

@@ -193,7 +193,7 @@ _log = logging.getLogger("streamk.connectors")
 
 
 class FramedOutputs(JSONOutputs):
-    """Outputs as framed records, whose schema is made of their fields.
+    """Writes outputs as framed records, with a schema made from their fields.
 
     `connectors.formats.open_output_format` has parameters and errors.
     """
@@ -219,7 +219,7 @@ class FramedOutputs(JSONOutputs):
             number = self._store.keep(text, subject)
         except Away as away:
             raise Unavailable(
-                f"{away}. It must take the schema of what is written to begin with"
+                f"{away}. It must accept the schema of the outputs before any is written"
             ) from None
         self._record = record
         self.encode = _encoder(self._encoding, record, text, number)

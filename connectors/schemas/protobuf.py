@@ -29,7 +29,7 @@ Convert = Callable[[Any], Any]
 
 
 class ProtobufSchema:
-    """A .proto file by whose messages records are read.
+    """A .proto file, with the messages that describe records.
 
     The frame of a record goes on with the place of its message in the file: those at the top level
     are counted from 0, then those inside it. `references` are files that it imports, by their names
@@ -60,13 +60,13 @@ class ProtobufSchema:
         return reader(value[at:])
 
     def message_class(self, place: tuple[int, ...]) -> Any:
-        """Return the class of a message by its place. Raises `BadRecord` if there is none."""
+        """Return the class of the message at a place. Raises `BadRecord` if none is there."""
         from google.protobuf.message_factory import GetMessageClass
 
         return GetMessageClass(self.message(place))
 
     def message(self, place: tuple[int, ...]) -> Any:
-        """Return the descriptor of a message by its place. Raises `BadRecord` if there is none."""
+        """Return the descriptor of the message at a place. Raises `BadRecord` if none is there."""
         inside = list(self._file.message_types_by_name.values())
         found = None
         for index in place:
@@ -114,7 +114,7 @@ def _write(files: Mapping[str, str], folder: Path) -> None:
     for name, text in files.items():
         path = Path(name)
         if ".." in path.parts or path.is_absolute() or not name.isprintable():
-            raise BadRecord(f"it imports {name!r}, which is no name of a file")
+            raise BadRecord(f"it imports {name!r}, which is not a file name")
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
 
@@ -191,7 +191,7 @@ def _reader(message: Any) -> Callable[[bytes], dict[str, Any]]:
         try:
             found: dict[str, Any] = convert(parse(body))
         except DecodeError as error:
-            raise BadRecord(f"it is no {descriptor.full_name}: {error}") from None
+            raise BadRecord(f"it is not a {descriptor.full_name}: {error}") from None
         return found
 
     return read
@@ -347,7 +347,7 @@ def _each(of: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
 def _in_union(kind: Scalar, value: Any) -> dict[str, Any]:
     branch = UNIONS[kind].get(type(value))
     if branch is None:
-        raise BadRecord(f"{value!r} is no {kind}: a {', '.join(branches(kind))}")
+        raise BadRecord(f"{value!r} is not a {kind}: a {', '.join(branches(kind))}")
     return {branch: value}
 
 

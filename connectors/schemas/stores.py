@@ -59,7 +59,7 @@ class SchemaStore(Protocol):
     """
 
     def fetch(self, number: int) -> StoredSchema:
-        """Return the schema of a number. Raises `BadRecord` if there is none."""
+        """Return the schema with a number. Raises `BadRecord` if the store has none."""
 
     def keep(self, text: str, subject: str) -> int:
         """Keep a schema of records under a subject, unless it is there; return its number."""
@@ -75,11 +75,12 @@ class SchemaDirectory:
         self._path, self._suffix = path.expanduser(), suffix
         if not self._path.is_dir():
             raise BadURL(
-                f"schemas={path}: there is no such directory, and it is no address of a registry"
+                f"schemas={path}: there is no such directory, and it is not the address of a "
+                "registry"
             )
 
     def fetch(self, number: int) -> StoredSchema:
-        """Return the schema of a number. Raises `BadRecord` if there is no file of it."""
+        """Return the schema with a number. Raises `BadRecord` if its file is missing."""
         text = self._text(f"{number}{self._suffix}")
         if text is None:
             raise BadRecord(
@@ -243,9 +244,9 @@ class SchemaRegistry:
         reason = _refusal(body).message or f"status {status}"
         if status == 409:
             raise ConnectorError(
-                f"the schema of what is written is not compatible with those of {subject!r} in the"
-                f" registry at {self._address}: {reason}. Write to another topic, or change the"
-                f" compatibility of the subject. The schema: {text}"
+                f"the schema of the outputs is not compatible with those of {subject!r} in the "
+                f"registry at {self._address}: {reason}. Write to another topic, or change the "
+                f"compatibility of the subject. The schema: {text}"
             )
         raise ConnectorError(
             f"the registry at {self._address} does not take the schema of {subject!r}: {reason}."
@@ -281,8 +282,8 @@ class SchemaRegistry:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass
         raise ConnectorError(
-            f"{self._address}{path} gives no schema (status {status}); check that schemas= is the"
-            " address of a schema registry"
+            f"{self._address}{path} returned no schema (status {status}); check that schemas= is "
+            "the address of a schema registry"
         )
 
     def _answer(self, path: str, question: bytes | None = None) -> tuple[int, bytes]:
@@ -307,8 +308,8 @@ class SchemaRegistry:
             raise Away(self._address, f"its status is {status}")
         if status == 401 or (status == 403 and question is None):
             raise ConnectorError(
-                f"the schema registry at {self._address} does not admit this user (status"
-                f" {status}); set {ENVIRONMENT_PREFIX}USERNAME and {ENVIRONMENT_PREFIX}PASSWORD"
+                f"the schema registry at {self._address} refused this user (status {status}); set "
+                f"{ENVIRONMENT_PREFIX}USERNAME and {ENVIRONMENT_PREFIX}PASSWORD"
             )
         if len(body) > _LARGEST:
             raise BadRecord(f"a schema of the registry has more than {_LARGEST} bytes")
@@ -345,6 +346,6 @@ def _login() -> str | None:
         return None
     for name, value in found.items():
         if not value:
-            raise BadURL(f"{ENVIRONMENT_PREFIX}{name} is not set, the other of the two is")
+            raise BadURL(f"{ENVIRONMENT_PREFIX}{name} is not set, but the other of the two is")
     text = "{USERNAME}:{PASSWORD}".format(**found)
     return "Basic " + base64.b64encode(text.encode()).decode()

@@ -21,7 +21,7 @@ _EVENTS = 1024
 
 
 class EventBatch(ABC):
-    """Events in an order; each becomes the same row of an array as it would alone."""
+    """Events in order. Each becomes the same row of an array in a batch as alone."""
 
     width: int
     """Number of columns."""
@@ -48,14 +48,14 @@ class EventBatch(ABC):
             yield slice(first, first + size)
 
     def rows(self, model: Model) -> Iterator[Numbers]:
-        """Yield arrays of events that are to be predicted."""
+        """Yield arrays of the events to predict."""
         for some in self._parts():
             found = self.numbers(model, some)
             yield model.rows(self.dicts(some)) if found is None else found
 
     @abstractmethod
     def contents(self, some: slice) -> Iterator[bytes]:
-        """Yield what events are, alike for those that are alike."""
+        """Yield the contents of events; equal events have equal contents."""
 
     def order(self, y: NDArray[Any], weights: Numbers | None) -> NDArray[np.intp]:
         """Return the places of events with labels and weights, see `order_of`."""
@@ -90,7 +90,7 @@ class EventBatch(ABC):
         places = np.arange(len(self))[some]
         times, left = model.times(labels, weights.tolist())
         later = self.take(places[np.equal(times, 0)])
-        if len(later):  # what is of no use is refused now
+        if len(later):  # what is not usable is refused now
             list(later.rows(model))
         often = [label for label, n in zip(labels, times, strict=True) for _ in range(n)]
         self.take(np.repeat(places, times)).learn(model, often)
@@ -98,7 +98,7 @@ class EventBatch(ABC):
 
 
 class Array(EventBatch):
-    """The rows of an array, dense or CSR, whose columns may have names."""
+    """The rows of an array, dense or CSR, with optional names of columns."""
 
     def __init__(self, X: Any, names: list[Hashable] | None = None) -> None:
         self._X, self._names, self.width = X, names, int(X.shape[1])
@@ -165,7 +165,7 @@ class Frame(EventBatch):
         return np.asarray(frame.to_numpy(), dtype=np.float64)
 
     def contents(self, some: slice) -> Iterator[bytes]:
-        """Yield what rows are: their numbers where there is nothing else."""
+        """Yield the contents of rows, as numbers where all values are numbers."""
         if self._plain:
             return (row.tobytes() for row in self._cells(some) + 0.0)
         return (repr([*row.values()]).encode() for row in self.dicts(some))

@@ -45,7 +45,7 @@ class Instances:
     ------
     InvalidInput
         If an option is out of its domain, or the schema is of another task. `train` and the methods
-        that predict raise it if a value is of no use, or is not in the schema.
+        that predict raise it if a value is not usable, or is not in the schema.
     """
 
     schema: Any
@@ -57,7 +57,9 @@ class Instances:
     def _begin(self) -> None:
         schema = self.schema
         if getattr(schema, "is_regression", lambda: None)() != (self._task == "regression"):
-            raise InvalidInput(f"{type(self).__name__} needs a schema of {self._task}: {schema!r}")
+            raise InvalidInput(
+                f"{type(self).__name__} needs a schema for {self._task}, not {schema!r}"
+            )
         start: Any = super().__init__
         start(schema=schema, random_seed=self.random_seed)
         self._model: Any = self._river(seed=self.random_seed, **self.get_params())
@@ -66,7 +68,7 @@ class Instances:
         del fields[header.classIndex()]
         self._names = [str(field.name()) for field in fields]
         if len({*self._names}) < len(self._names):
-            raise InvalidInput(f"two attributes of the schema have one name: {self._names}")
+            raise InvalidInput(f"two attributes of the schema have the same name: {self._names}")
         self._nominal = {name: nominal[name] for name in self._names if name in nominal}
 
     def get_params(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def estimator(
 
     Options have defaults, in the order of the signature; those of `by_place`, the first ones, may
     be given without their name. Its ``__init__`` keeps them as they are, as scikit-learn and River
-    want it, and calls ``_begin``, where there is one. `advice` is what to give in the place of
+    want it, and calls ``_begin``, where there is one. `advice` is what to give instead of
     options that other libraries have: InvalidInput says it.
 
     The docstring gets their section, and the attributes of base classes; "Raises" and "Examples"
@@ -79,7 +79,7 @@ def estimator(
 def _check_names(
     made: str, given: Mapping[str, Any], known: Sequence[str], advice: Mapping[str, str]
 ) -> None:
-    """Raise an error that says what to give in the place of an option that there is not."""
+    """Raise an error that says what to give instead of an option that there is not."""
     for name, value in given.items():
         if name in known:
             continue
@@ -204,7 +204,7 @@ def of_learner(
 
 
 def chosen(made: Any) -> dict[str, Any]:
-    """Return the options of an estimator that are those of its model.
+    """Return the options that an estimator passes to its model.
 
     The default bandwidth is none beside a kernel that has its own, or needs none; another one is,
     and `streamk.learners.create` refuses it.
@@ -283,7 +283,7 @@ _FITTING = ("fit", "partial_fit", "fit_transform")
 
 
 class Shared:
-    """An estimator whose methods see the attributes of one fit, whatever other threads do.
+    """An estimator that is safe for threads: each call of a method sees the attributes of one fit.
 
     What a method that fits has found becomes the estimator's at its end, all at once, and nothing
     does if it raises. One of them waits for the other; those that predict wait for none. The

@@ -86,8 +86,8 @@ class Estimator:
     Raises
     ------
     InvalidInput
-        If an option is out of its domain. Methods raise it if a value, a label or a weight is of no
-        use, naming it: the event is not learned then, and those before it are.
+        If an option is out of its domain. Methods raise it if a value, a label or a weight is not
+        usable, naming it: the event is not learned then, and those before it are.
     """
 
     _ABOUT: ClassVar[str] = (
@@ -115,7 +115,7 @@ class Estimator:
         return written(self)
 
     def debug_one(self, x: Event) -> str:
-        """Tell what is predicted for an event, which experts carry the weight, and which fields."""
+        """Explain the prediction for an event by its experts and its most important fields."""
         model = self._model
         with model.lock:
             return model.report(x, model.row(x).copy())
@@ -245,7 +245,7 @@ class KernelClassifier(Classifier):
 
     Many kernels, bandwidths and step sizes learn side by side and are mixed as the stream asks for
     (`streamk.learners.MultiKernel`): there is nothing to tune and no scaler is needed before it.
-    `debug_one` tells what carries the weight. A single kernel, with options and faster, is
+    `debug_one` explains a prediction. A single kernel, with options and faster, is
     `DoublyStochasticClassifier`.
 
     Examples
@@ -311,7 +311,7 @@ class DoublyStochasticRegressor(Regressor):
 
 @of_learner("online-nystrom", example="max_landmarks=64")
 class NystromClassifier(Classifier):
-    """Kernel classification on landmarks that are chosen while the stream goes by.
+    """Kernel classification on landmarks that the model chooses along the stream.
 
     A few hundred events of the stream, the landmarks, carry the function, so a prediction is a few
     hundred kernels. Nothing in it is random.
@@ -320,7 +320,7 @@ class NystromClassifier(Classifier):
 
 @of_learner("online-nystrom", example="max_landmarks=64")
 class NystromRegressor(Regressor):
-    """Kernel regression on landmarks that are chosen while the stream goes by.
+    """Kernel regression on landmarks that the model chooses along the stream.
 
     Numbers are standardised as they come, so the parameter of a loss and a step size do not depend
     on their unit. Nothing in it is random.
@@ -329,7 +329,7 @@ class NystromRegressor(Regressor):
 
 @of_learner("streaming-meka", example="rank=8, n_clusters=4, first=256")
 class StreamingMekaClassifier(Classifier):
-    """Kernel classification by clusters of events, which are found anew as the stream goes by.
+    """Kernel classification by clusters of events, found again and again along the stream.
 
     An event takes the kernels of the landmarks of its cluster alone. Factorizations are made in a
     background thread, and what is learned does not depend on how long they take.
@@ -338,7 +338,7 @@ class StreamingMekaClassifier(Classifier):
 
 @of_learner("streaming-meka")
 class StreamingMekaRegressor(Regressor):
-    """Kernel regression by clusters of events, which are found anew as the stream goes by.
+    """Kernel regression by clusters of events, found again and again along the stream.
 
     Numbers are standardised as they come, so the parameter of a loss and a step size do not depend
     on their unit.
@@ -382,7 +382,7 @@ class EigenProRegressor(Regressor):
 
 @of_learner("feature-machine", example="first=256, seed=1")
 class FeatureMachineClassifier(Classifier):
-    """Kernel classification in a metric of the columns that is learned while the stream goes by.
+    """Kernel classification in a metric of the columns that the model learns along the stream.
 
     It is kernel ridge regression on classes, +1 and -1 for each, and learns anew from time to time
     which columns and directions matter. New functions are made in a background thread, and what is
@@ -392,7 +392,7 @@ class FeatureMachineClassifier(Classifier):
 
 @of_learner("feature-machine", example="first=256, seed=1")
 class FeatureMachineRegressor(Regressor):
-    """Kernel regression in a metric of the columns that is learned while the stream goes by."""
+    """Kernel regression in a metric of the columns that the model learns along the stream."""
 
 
 def __dir__() -> list[str]:

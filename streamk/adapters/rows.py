@@ -33,12 +33,12 @@ def read_fields(
     read: Callable[[Mapping[Name, Any]], Found],
     ignore: tuple[Name, ...] = (),
 ) -> Found:
-    """Return what a function makes of the fields of an event, nested ones with dots.
+    """Apply a function to the fields of an event; names of nested fields have dots.
 
-    A value of no use raises `InvalidInput`, which names it.
+    An unusable value raises `InvalidInput`, which names it.
     """
     if not hasattr(x, "items"):
-        raise InvalidInput(f"an event is a dict of columns, not {x!r:.60}")
+        raise InvalidInput(f"an event must be a dict of columns, not {x!r:.60}")
     try:
         return read(flatten(x, ignore))
     except Rejected as rejected:
@@ -54,7 +54,7 @@ class Model:
     """A learner that is fed dicts and columns of frames, and the columns it has met.
 
     `streamk.encoding.columns` has the rules by which values become columns. Copies and pickles go
-    through the learner's state. The lock is the learner's, where it has one. It is to be held from
+    through the learner's state. The lock is the learner's, where it has one. Hold it from
     reading events until they are predicted or learned: another thread's would take the same array,
     or bring columns.
     """
@@ -102,7 +102,7 @@ class Model:
         self._lay_out()
 
     def owners(self, names: Sequence[Hashable]) -> list[int]:
-        """Return of which field each column is made, by the place of the field among `names`.
+        """Return the place among `names` of each column's field.
 
         These are the fields of all events that were learned, before nested ones became several.
         """
@@ -129,8 +129,8 @@ class Model:
     def row(self, x: Mapping[Hashable, Any], labels: Sequence[Any] | None = None) -> Numbers:
         """Return an event as an array of shape (columns,), which the next call overwrites.
 
-        Where it is to be learned it has one label: its columns that are new come now, if neither it
-        nor its label is to be refused. The lock is held.
+        If it is learned, it has one label: its columns that are new come now, if neither it
+        nor its label is refused. The lock is held.
         """
         if self._get is not None and isinstance(x, dict) and len(x) == len(self._row):
             try:
@@ -148,12 +148,12 @@ class Model:
         return self._table.row(event)
 
     def report(self, x: Mapping[Hashable, Any], row: Numbers) -> str:
-        """Return what there is to say of an event and its row: `streamk.learners.explaining`."""
+        """Return the report on an event and its row, by `streamk.learners.explaining`."""
         self._fields.follow(self._table.schema, self.learner.explained.columns or ())
         return report(self.learner, self._fields, row, flatten(x, self._table.schema.ignore))
 
     def rows(self, events: Sequence[Mapping[Hashable, Any]]) -> Numbers:
-        """Return events that are to be predicted as an array of shape (events, columns)."""
+        """Return the events to predict as an array of shape (events, columns)."""
         with self.lock:
             rows = np.zeros((len(events), len(self._table)))
             for row, x in zip(rows, events, strict=True):
@@ -174,7 +174,7 @@ class Model:
         return rows
 
     def learn(self, events: Iterable[Mapping[Hashable, Any]], labels: Sequence[Any]) -> None:
-        """Learn events in order, those of the same columns together; the lock is held.
+        """Learn events in order, with runs of the same columns at once; the lock is held.
 
         Where one is refused, the events before have been learned.
         """
@@ -199,7 +199,7 @@ class Model:
         learn_rows(len(labels))
 
     def learn_weighted(self, x: Mapping[Hashable, Any], label: Any, weight: Any) -> None:
-        """Learn an event as often as its weight and what is left say; the lock is held."""
+        """Learn an event as often as its weight and the carried rest say; the lock is held."""
         (known,) = checked(weight, 1).tolist()
         if not known:
             return
@@ -212,7 +212,7 @@ class Model:
     def times(
         self, labels: Sequence[Any], weights: Iterable[float]
     ) -> tuple[list[int], dict[Hashable, float]]:
-        """Return how often events are learned, and what is left then."""
+        """Return how often each event is learned, and the rest of the weights."""
         self.learner.check_labels(labels, len(labels))
         kinds = labels if self.learner.is_classifier else [None] * len(labels)
         return carried(self.left, kinds, weights)
@@ -225,7 +225,7 @@ class Model:
         return found
 
     def _append_columns(self, event: Event, label: Any) -> None:
-        """Append the columns of an event that are new, unless its label is to be refused."""
+        """Append the columns of an event that are new, unless its label is refused."""
         learner, known = self.learner, len(self._table)
         if not event.changes and learner.columns is not None:
             return
@@ -238,7 +238,7 @@ class Model:
 # Weights of events: how often each is learned
 
 _MEAN = 4
-"""Most whole numbers that an event has on average in the place of weights in the same ratio."""
+"""Most whole numbers that an event has on average instead of weights in the same ratio."""
 _ONE = 1 << 30
 """Parts of a weight, whole numbers, so that their sums are exact."""
 _WEIGHT = Real(least=0.0, most=1e6)
@@ -290,7 +290,7 @@ def repeats(weights: Numbers, turn: int, turns: int) -> NDArray[np.intp]:
 def carried(
     left: Mapping[Hashable, float], labels: Iterable[Hashable], weights: Iterable[float]
 ) -> tuple[list[int], dict[Hashable, float]]:
-    """Return how often each event of a stream is learned, and what is left of the weights.
+    """Return how often each event of a stream is learned, and the rest of the weights.
 
     The sum of the weights so far, rounded, is how often events of a label were learned: what is
     left of one comes in with the next one of the same label.
@@ -323,7 +323,7 @@ def checked(weights: Any, n: int, name: str = "w") -> Numbers:
 
 
 def order_of(contents: Iterable[bytes], weights: Numbers | None) -> NDArray[np.intp]:
-    """Return events by what they are where some are there twice or weigh more, else as they stand.
+    """Return an order of events: by contents if some occur twice or weigh more, else as given.
 
     So an event of weight 2 has the place of two events.
     """
@@ -336,7 +336,7 @@ def order_of(contents: Iterable[bytes], weights: Numbers | None) -> NDArray[np.i
 def merged(
     points: Numbers, targets: NDArray[Any], weights: Numbers | None
 ) -> tuple[Numbers, NDArray[Any], Numbers | None]:
-    """Return events of which those that are alike are one, with the sum of their weights.
+    """Merge equal events into one with the sum of their weights.
 
     Points are (n, d), targets numbers, (n,) or (n, targets), and weights (n,), None where all are
     1.

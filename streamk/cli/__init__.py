@@ -30,7 +30,7 @@ class ForPeople:
     Attributes
     ----------
     trouble : str or None
-        Why something was lost. That the reader has gone is no trouble: it has enough.
+        Why something was lost. That the reader has gone is not an error: it has enough.
     """
 
     def __init__(self, stream: TextIO | None, name: str) -> None:

@@ -269,7 +269,7 @@ def one_of(*names: str) -> Callable[[str], str]:
         if text in names:
             return text
         hint = nearest(text, names)
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(names)}{hint}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(names)}{hint}")
 
     return read
 
@@ -281,9 +281,9 @@ def whole(least: int) -> Callable[[str], int]:
         try:
             found = int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}") from None
+            raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
         if found < least:
-            raise argparse.ArgumentTypeError(f"{found} is too small, the least is {least}")
+            raise argparse.ArgumentTypeError(f"{found} is too small; the minimum is {least}")
         return found
 
     return read
@@ -301,7 +301,7 @@ def number(text: str) -> float:
     except ValueError:
         found = math.nan
     if not math.isfinite(found):
-        raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}")
     return found
 
 
@@ -315,7 +315,8 @@ def duration(text: str) -> float:
     unit = plain.lstrip("0123456789.")
     if unit and unit not in _UNITS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time span; write seconds or a number with ms, s, m, h or d, as 7d"
+            f"{text!r} is not a time span; write seconds, or a number with ms, s, m, h or d, "
+            "such as 7d"
         )
     return number(plain.removesuffix(unit)) * _UNITS[unit or "s"]
 
@@ -334,7 +335,7 @@ def seconds(text: str) -> float:
     """Read a time in seconds."""
     found = number(text)
     if found < 0:
-        raise argparse.ArgumentTypeError(f"a time is not negative, but {text} is")
+        raise argparse.ArgumentTypeError(f"a time span cannot be negative: {text}")
     return found
 
 
@@ -355,5 +356,5 @@ def named_value(text: str) -> tuple[str, str]:
     """Read NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise argparse.ArgumentTypeError("it is written NAME=VALUE, for example bandwidth=0.5")
+        raise argparse.ArgumentTypeError("write NAME=VALUE, for example bandwidth=0.5")
     return name.strip().replace("-", "_"), value.strip()

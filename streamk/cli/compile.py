@@ -96,7 +96,7 @@ def _learner(learner: Any, horizon: str | None) -> Any:
     several = learner.horizons
     if horizon is not None and horizon not in several:
         there = ", ".join(several) or "one or none"
-        raise UsageError(f"--horizon {horizon}: the horizons of this job are {there}")
+        raise UsageError(f"--horizon {horizon}: no such horizon; this job has {there}")
     if not several:
         return learner
     name = horizon or next(iter(several))
@@ -153,12 +153,12 @@ def _sample(address: str, model: Any, most: int) -> tuple[NDArray[np.float64], i
     finally:
         source.close()
     if not count:
-        raise InvalidInput(f"{address} has no event that can be used")
+        raise InvalidInput(f"{address} has no usable event")
     X = np.concatenate(found)
     if len(X) > 1 and np.array_equal(X, np.broadcast_to(X[0], X.shape), equal_nan=True):
         raise InvalidInput(
-            f"{address}: all {len(X):,} events are the same to the model, in whose columns they "
-            "do not differ; is this another stream, or in another format?"
+            f"{address}: all {len(X):,} events look the same to the model: they differ in none of "
+            "its columns; is this the right stream, in the right format?"
         )
     return (X if model.learner.takes_missing else np.nan_to_num(X)), bad
 

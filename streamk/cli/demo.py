@@ -43,9 +43,7 @@ def _fresh(out: Path) -> Path:
         raise UsageError(f"--out {out} is a file; it must be a directory")
     if out.exists() and any(out.iterdir()):
         if not (state / "member-0").is_dir():
-            raise UsageError(
-                f"--out {out} holds files that are no demo's; choose another directory"
-            )
+            raise UsageError(f"--out {out} holds files of something else; choose another directory")
         shutil.rmtree(state)
         for name in ("predictions.ndjson", "accuracy.png"):
             (out / name).unlink(missing_ok=True)

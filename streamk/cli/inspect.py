@@ -197,7 +197,7 @@ def _rests(learner: Mapping[str, Any]) -> str | None:
         return None
     width, most = len(learner["columns"] or ()) + len(learner["classes"]), learner.get("max_width")
     if most is not None and width > most:
-        return f"for good: {width} columns and classes, max_width={most}"
+        return f"permanently: {width} columns and classes exceed max_width={most}"
     return "until it is tried again"
 
 
@@ -221,7 +221,7 @@ def _metrics(training: Mapping[str, Any]) -> dict[str, Any]:
 def _print_schema(good: Sequence[dict[str, Any]]) -> None:
     schemas = [one["schema"] for one in good if one["schema"] is not None]
     if not schemas:
-        raise UsageError("no checkpoint that can be read has met an event: there is no schema yet")
+        raise UsageError("no readable checkpoint has seen an event yet, so there is no schema")
     print(json.dumps(schemas[0], indent=1, ensure_ascii=False))
 
 
@@ -329,7 +329,7 @@ def field_entity(text: str) -> tuple[str, str]:
     """
     field, _, entity = text.partition("=")
     if plain(entity) is None or not field:
-        raise argparse.ArgumentTypeError("it is written FIELD=ENTITY, for example user=42")
+        raise argparse.ArgumentTypeError("write FIELD=ENTITY, for example user=42")
     return field, entity
 
 
@@ -353,8 +353,8 @@ def _told(models: Mapping[str, Any], field: str, text: str, *, as_json: bool) ->
             found[path] = table, row
     if not found:
         raise UsageError(
-            f"no {field} {text!r} is known, of {size:,}; one that was seen long ago may have made"
-            " room"
+            f"no {field} {text!r} among the {size:,} known ones; an entity seen long ago may have "
+            "been dropped to make room"
         )
     if as_json:
         rows = [

@@ -235,12 +235,14 @@ def build(
     options = _read(name, settings)
     if experts is not None:
         if name != MultiKernel.TYPE:
-            raise UsageError(f"--expert joins the experts of {MultiKernel.TYPE}, not {name}")
+            raise UsageError(f"--expert is for --model {MultiKernel.TYPE}, not {name}")
         effort = options.get("effort", EFFORT)
         learners = options["external_experts"] = _experts(experts, task, seed, effort)
         is_used = effort == 0 or any(one.TYPE == FeatureMachine.TYPE for one in learners)
         if "effort" in options and not is_used:
-            raise UsageError(f"--set effort is for a {FeatureMachine.TYPE}, and none joins")
+            raise UsageError(
+                f"--set effort is for a {FeatureMachine.TYPE}, and this model has none"
+            )
     try:
         _make_parts(name, options)
         return create(name, task=task, seed=seed, **options)
@@ -249,7 +251,7 @@ def build(
 
 
 def _make_parts(name: str, options: dict[str, Any]) -> None:
-    """Put loss and kernel together, in the place of their options."""
+    """Put loss and kernel together, instead of their options."""
     loss_options = _taken(options, tuple(_OF_LOSS))
     if loss_options:
         if "loss" not in options:
@@ -286,7 +288,7 @@ def _experts(texts: Sequence[str], task: str, seed: int, effort: float | None) -
     if NO_EXPERT not in texts:
         return [_expert(text, task, seed, effort) for text in texts]
     if len(texts) > 1:
-        raise UsageError(f"--expert {NO_EXPERT} and other experts exclude each other")
+        raise UsageError(f"--expert {NO_EXPERT} cannot be combined with other experts")
     return []
 
 
@@ -312,7 +314,7 @@ def _expert(text: str, task: str, seed: int, effort: float | None) -> Learner:
 def described(text: str, option: str, made: Callable[..., Learner]) -> Learner:
     """Return the model of a text: its name, or "name:option=value,option=value".
 
-    Raises `UsageError` if there is no such model or option, or a value is of no use, and
+    Raises `UsageError` if there is no such model or option, or a value is not usable, and
     `BackendUnavailable` if there is no device for it.
 
     Parameters

@@ -1,4 +1,4 @@
-"""`streamk models`: what there is to choose from."""
+"""`streamk models`: list models, kernels, losses and step sizes."""
 
 from __future__ import annotations
 

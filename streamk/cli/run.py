@@ -173,7 +173,7 @@ def _parser() -> Parser:
     add(
         "--expert MODEL...",
         "a model of one kernel among the experts of multi-kernel, with options after a colon"
-        " (eigenpro:kernel=matern,nu=0.5), in the place of the feature-machine that is there by"
+        " (eigenpro:kernel=matern,nu=0.5), instead of the feature-machine that is there by"
         " default but with --workers or --shards; may be repeated; none for none",
     )
     add = parser.group("running")
@@ -205,13 +205,13 @@ def _check(options: dict[str, Any]) -> None:
     if "state_key" in options and not {"checkpoint", "start_from"} & options.keys():
         raise UsageError("--state-key signs checkpoints; it needs --checkpoint or --start-from")
     if "label" not in options and options.get("schema") in (None, "open", "strict"):
-        raise UsageError("--label NAME is needed: the field that is to be learned and predicted")
+        raise UsageError("--label NAME is needed: the field to learn and predict")
     if "entity" not in options:
         for name in ("spans", "max_entities"):
             if name in options:
                 raise UsageError(f"{flag_of(name)} is for entities; it needs --entity NAME")
     if "spans" in options and "time" not in options:
-        raise UsageError("--spans are of the time of events; they need --time NAME")
+        raise UsageError("--spans are measured in the time of events; they need --time NAME")
     for part in parts():
         part.check(options)
     check(options, [name for part in parts() for name in part.SOURCES])
@@ -297,14 +297,14 @@ def _task(schema: Any) -> str | None:
 
 
 _OF_MODEL = {"type": "--model", "task": "--task", "seed": "--seed"}
-"""Options of the command that are no settings of a model; external experts are one too."""
+"""Options of the command that are not settings of a model; external experts are one too."""
 
 
 @contextmanager
 def told_by_options() -> Iterator[None]:
     """Name the option of the command where a checkpoint is found to be of another job.
 
-    Raises `StateError` in the place of an `AnotherJob` that is raised inside.
+    Raises `StateError` instead of an `AnotherJob` that is raised inside.
     """
     try:
         yield

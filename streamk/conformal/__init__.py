@@ -242,7 +242,7 @@ class Regions(ABC):
         return found
 
     def thresholds(self, n: int) -> Floats:
-        """Return the thresholds of n events of which no label comes before the next is predicted.
+        """Return the thresholds of n events that are all predicted before their first label comes.
 
         Infinite before the first label.
         """
@@ -287,7 +287,7 @@ class Regions(ABC):
         return self._entries(said, thresholds), self.measures(said, labels, thresholds)
 
     def give(self, found: Prequential, classes: Sequence[Any]) -> tuple[Entries, Floats]:
-        """Give regions to n events whose labels come later; return them, and thresholds (n,).
+        """Return the regions of n events whose labels come later, and thresholds (n,).
 
         These are NaN before the first label.
         """
@@ -317,7 +317,7 @@ class Regions(ABC):
 
     @abstractmethod
     def scores(self, said: Said, labels: Sequence[Any]) -> Floats:
-        """Return how badly each label fits, float64 (n,); NaN where there is none."""
+        """Return a score of how badly each label fits, float64 (n,); NaN without a label."""
 
     @abstractmethod
     def _sizes(self, said: Said, thresholds: Floats) -> Floats:

@@ -33,7 +33,7 @@ def _number(value: Any) -> float:
     return number if math.isfinite(number) else math.nan
 
 
-_LEVEL = Real(default=0.9, doc="Share of what comes that is to be held, above 0 and at most 0.99.")
+_LEVEL = Real(default=0.9, doc="Share of labels that the regions hold, above 0 and at most 0.99.")
 _REGRESSOR = Option(type="river.base.Regressor")
 _CLASSIFIER = Option(type="river.base.Classifier", doc="It has `predict_proba_one`.")
 
@@ -43,7 +43,7 @@ _CLASSIFIER = Option(type="river.base.Classifier", doc="It has `predict_proba_on
     by_place=("regressor", "confidence_level"),
 )
 class ConformalRegressor(InTurns, base.Wrapper[base.Regressor], base.Regressor):
-    """A regressor of River whose predictions come with intervals that keep what they promise.
+    """A River regressor with prediction intervals whose coverage follows the level asked for.
 
     Nine in ten of the numbers to come lie in their interval, where `confidence_level` is 0.9,
     through drift, too: what was missed moves the level of the intervals to come (adaptive conformal
@@ -196,12 +196,12 @@ class ConformalClassifier(InTurns, base.Wrapper[base.Classifier], base.Classifie
             return self.classifier.predict_proba_one(x, **kwargs)
 
     def predict_one(self, x: Event, **kwargs: Any) -> base.typing.ClfTarget | None:
-        """Predict the class of an event; None before there is any."""
+        """Predict the class of an event; None before the first class is known."""
         with self._turns.lock:
             return self.classifier.predict_one(x, **kwargs)
 
     def predict_set_one(self, x: Event, **kwargs: Any) -> list[base.typing.ClfTarget]:
-        """Predict the classes of which one is the event's, the most probable first.
+        """Predict a set of classes that holds the event's class, the most probable first.
 
         All known classes before the first label of an event for which one was known.
         """
@@ -214,7 +214,7 @@ class ConformalClassifier(InTurns, base.Wrapper[base.Classifier], base.Classifie
         return found
 
     def _said(self, x: Event, **kwargs: Any) -> Said:
-        """Return what the classifier says, without probabilities where these are of no use."""
+        """Return what the classifier says, without probabilities where these are not usable."""
         found = {
             label: _number(p) for label, p in self.classifier.predict_proba_one(x, **kwargs).items()
         }

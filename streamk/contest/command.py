@@ -33,7 +33,7 @@ def change_champion(
         for one in found:
             if one.model.type != Contest.TYPE:
                 raise InvalidInput(
-                    f"{one.path} has no challengers; they begin with `streamk run --challenger`"
+                    f"{one.path} has no challengers; add them with `streamk run --challenger`"
                 )
             contests.append(Contest.from_state(one.model))
         for contest in contests:
@@ -85,7 +85,7 @@ class ContestPart(Part):
         )
 
     def own_header(self, kept: Header, options: Mapping[str, Any]) -> Header | None:
-        """Return the header of the job's own model among those of a saved contest.
+        """Return the header of the job's own model in a saved contest.
 
         That is the champion's or else the first one's, of those that no ``--challenger`` has named.
         """
@@ -97,7 +97,7 @@ class ContestPart(Part):
         return header_of(kept, kept["champion"] if is_champion else names[0])
 
     def model(self, model: Any, job: Making) -> Any:
-        """Return the model with its challengers, if there are any. Raises `UsageError`."""
+        """Return the model, with its challengers if it has some. Raises `UsageError`."""
         options = job.options
         given: Sequence[tuple[str, str]] = options.get("challenger", ())
         if not given:
@@ -105,18 +105,18 @@ class ContestPart(Part):
                 raise UsageError("--promote-after is for a job with --challenger")
             return model
         if "labels" in options:
-            raise UsageError("--labels and --challenger exclude each other; leave one")
+            raise UsageError("--labels and --challenger cannot be combined; leave one out")
         if {"workers", "shards"} & options.keys() or in_shards(job.own):
             raise UsageError(
-                "--challenger excludes --workers and --shards, and a job that began"
-                " with one of them; leave one, or begin in another directory"
+                "--challenger cannot be combined with --workers or --shards, nor with a job that "
+                "began with them; leave it out, or begin in another directory"
             )
         models = {job.name: model}
         for name, text in given:
             option = f"--challenger {name}={text}"
             if name in models:
                 what = "this job's own model" if name == job.name else "another challenger"
-                raise UsageError(f"{option}: {what} is called {name}; choose another name")
+                raise UsageError(f"{option}: {what} is already called {name}; choose another name")
             models[name] = job.described(text, option, header_of(job.kept, name))
         return Contest(
             models,
@@ -126,7 +126,7 @@ class ContestPart(Part):
 
 
 def header_of(kept: Header | None, name: str) -> Header | None:
-    """Return of a saved contest's header that of the model of a name; None if there is none."""
+    """Return the header of a named model in a saved contest; None if it is missing."""
     if kept is None or kept["type"] != Contest.TYPE:
         return None
     if name not in [each["name"] for each in kept["models"]]:
@@ -139,7 +139,7 @@ def _named_model(text: str) -> tuple[str, str]:
     name, equals, model = text.partition("=")
     if not (equals and name.strip() and model.strip()) or ":" in name:
         raise argparse.ArgumentTypeError(
-            "it is written NAME=MODEL, for example lean=doubly-stochastic:kernel=laplacian"
+            "write NAME=MODEL, for example lean=doubly-stochastic:kernel=laplacian"
         )
     return name.strip(), model.strip()
 

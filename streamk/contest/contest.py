@@ -1,4 +1,4 @@
-"""Several models that learn the same events, of which one predicts."""
+"""Several models that learn the same events; one of them predicts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WINDOW = 1000
 
 
 class Contest(OwnClasses):
-    """A champion, whose predictions count, and challengers that learn beside it.
+    """A champion, which predicts, and challengers, which learn beside it.
 
     Each model predicts each event before it learns it, as it would alone; what it predicts and
     learns does not depend on the others. The champion's predictions are those of the contest. The
@@ -103,7 +103,7 @@ class Contest(OwnClasses):
         Whole(least=0).check("promote_after", promote_after)
         Whole(least=1).check("window", window)
         if len(models) < 2:
-            raise InvalidInput(f"a contest is of two models at least, not of {len(models)}")
+            raise InvalidInput(f"a contest needs at least two models, not {len(models)}")
         self.promote_after, self.window = promote_after, window
         self._tests = 0
         """Those that have begun."""
@@ -395,7 +395,7 @@ class Contest(OwnClasses):
         promote_after: int | None = None,
         window: int | None = None,
     ) -> Self:
-        """Return the contest whose state this is.
+        """Return the contest of a state.
 
         Raises `StateError` if the state is another learner's or does not fit.
 
@@ -526,8 +526,8 @@ class ContestOpening(Opening):
         for name, digest in wanted.items():
             if there.get(name, digest) != digest:
                 raise StateError(
-                    f"the model {name!r} of the checkpoint began otherwise than the one that is"
-                    " given here; give it the same options, or another name"
+                    f"the model {name!r} started differently in the checkpoint; give it the same "
+                    "options, or another name"
                 )
         champion = str(state.header.get("champion"))
         own = self._name_of_own(there.keys() - wanted.keys(), there, champion)
@@ -551,7 +551,7 @@ class ContestOpening(Opening):
         found = [name for name in there if name in names and there[name] == self._digest]
         if not found:
             raise StateError(
-                "this run's own model is none of the checkpoint's, or one of the challengers that"
-                " are given, too; give it the options of a model that `streamk inspect` shows"
+                "this run's own model is not in the checkpoint, or is also given as a challenger; "
+                "give it the options of a model that `streamk inspect` shows"
             )
         return champion if champion in found else found[0]

@@ -87,9 +87,7 @@ _OWNER = "a model of a contest"
 def check_name(name: Any) -> None:
     """Raise InvalidInput unless it can be the name of a model."""
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise InvalidInput(
-            f"{name!r} cannot be the name of a model; it is made of letters, digits, - and _"
-        )
+        raise InvalidInput(f"{name!r} cannot be the name of a model; use letters, digits, - and _")
 
 
 def check_beside(
@@ -106,15 +104,15 @@ def check_beside(
         raise InvalidInput(f"{name} has learned {learner.n_events} events already; give a new one")
     for other, each in models.items():
         if learner.is_classifier != each.is_classifier:
-            raise InvalidInput(f"{name} and {other} must be of the same task")
+            raise InvalidInput(f"{name} and {other} must have the same task")
         if learner.columns not in (None, each.columns):
             raise InvalidInput(f"{name} and {other} must have the same columns, or none yet")
     found = {*classes, *learner.classes}
     most = min(each.max_classes for each in (learner, *models.values()))
     if learner.is_classifier and len(found) > most:
         raise InvalidInput(
-            f"with {name} there are {len(found)} classes, and one of the models may have {most};"
-            " raise max_classes"
+            f"with {name} there are {len(found)} classes, but one of the models allows {most}; "
+            "raise max_classes"
         )
 
 

@@ -23,7 +23,7 @@ _LIBRARIES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def one_thread_each(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables by which a process takes one thread, besides those of an environment.
+    """Return the variables that limit a process to one thread, on top of an environment.
 
     Those that are set there are the user's choice and are left out; so are those of libraries where
     `OMP_NUM_THREADS` is set, by which they go then.
@@ -56,7 +56,7 @@ class Closing(contextlib.AbstractContextManager):  # type: ignore[type-arg]
     """Base of the classes whose objects are closed at the end of a ``with`` statement."""
 
     def close(self) -> None:
-        """Free what is held."""
+        """Free the resources of the object."""
         raise NotImplementedError
 
     def __exit__(self, *raised: object) -> None:
@@ -123,7 +123,7 @@ class Actors(Closing):
         return self._get(s, getattr(self._workers[s], method).remote(*arguments), method, arguments)
 
     def close(self) -> None:
-        """Dismiss the workers and free what they hold; calls that wait for them end with errors."""
+        """Dismiss the workers and free their memory; calls that wait for them end with errors."""
         self._is_closed = True  # before a thread that waits for one finds it dead
         for worker in self._workers:
             self._stop_worker(worker)
@@ -155,7 +155,7 @@ class Actors(Closing):
                 return found
             except lost as error:
                 if self._is_closed:
-                    raise InvalidInput("the actors are closed; start others") from None
+                    raise InvalidInput("the actors are closed; start new ones") from None
                 if self._deaths[s] == self._max_restarts:
                     raise WorkerLost(
                         f"the worker of shard {s} died and was replaced "
@@ -273,8 +273,8 @@ class ActorShards(Actors):
         """
         if not self._workers:
             raise InvalidInput(
-                "the actors that hold the model's centers are closed; open its state with others: "
-                "from_state(model.state(), shards=...), or without shards= on this machine"
+                "the actors that hold the model's centers are closed; open its state with new "
+                "ones: from_state(model.state(), shards=...), or without shards= on this machine"
             )
         sent: dict[int, Any] = {}
         calls = [(method, *(self._sent(argument, sent) for argument in call)) for call in each]

@@ -86,11 +86,13 @@ class ShardsPart(Part):
                     f" the option out, or {another}"
                 )
         if "effort" in dict(options.get("set", ())) and model.mixes_experts:
-            raise UsageError("--set effort is for a feature machine, which no model in shards has")
+            raise UsageError(
+                "--set effort is for a feature machine, and a model in shards has none"
+            )
         if workers > chosen["shards"]:
             raise UsageError(
-                f"{workers} workers are more than the {chosen['shards']} shards of a round; have"
-                " fewer workers, or begin with more --shards in another directory"
+                f"{workers} workers are more than the {chosen['shards']} shards of a round; use "
+                "fewer workers, or begin with more --shards in another directory"
             )
         return Sharded(
             model, **chosen, workers=_workers(workers, options.get("ray"), model, job.stack)
@@ -125,8 +127,8 @@ def _connect(address: str, stack: ExitStack) -> None:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, OSError) as error:
         raise UsageError(
-            f"--ray {address}: no Ray cluster answers there ({str(error).splitlines()[0]}); start"
-            " one with `ray start --head`, set RAY_AUTH_MODE and RAY_AUTH_TOKEN as it has them, or"
-            " give --ray local"
+            f"--ray {address}: no Ray cluster answers there ({str(error).splitlines()[0]}); start "
+            "one with `ray start --head`, set RAY_AUTH_MODE and RAY_AUTH_TOKEN to its values, or "
+            "give --ray local"
         ) from None
     stack.callback(ray.shutdown)

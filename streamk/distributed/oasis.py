@@ -41,8 +41,8 @@ class Size(NamedTuple):
 def read(shard: Shard) -> Numbers:
     """Return a shard's points.
 
-    Raises `InvalidInput` if there is no such file, it is no array, or the points are no matrix of
-    finite numbers.
+    Raises `InvalidInput` if there is no such file, it is not an array, or the points are not a
+    matrix of finite numbers.
     """
     if isinstance(shard, str | PathLike):
         path = Path(shard)
@@ -58,7 +58,7 @@ def read(shard: Shard) -> Numbers:
 
 
 class LandmarkFactor:
-    """Landmarks and their rows of the factor: what it takes to find the row of any other point.
+    """Landmarks and their rows of the factor, from which the row of any other point follows.
 
     A row has the bits that it has anywhere else, see `streamk.landmarks.selection.Factor`. There
     may be `capacity` landmarks of so many columns.
@@ -226,7 +226,7 @@ class ShardedLandmarks(Closing):
         return np.asarray(inverse.T @ inverse)
 
     def transform(self, Y: ArrayLike) -> Numbers:
-        """Return the Nyström features ``L^-1 k(landmarks, y)``, whose products are the kernel's.
+        """Return the Nyström features ``L^-1 k(landmarks, y)``, whose products give the kernel.
 
         They need the landmarks alone. A row's features have the same bits in whatever batch it
         comes. Raises `InvalidInput` if `Y` does not fit or a value is not finite.
@@ -368,7 +368,7 @@ def oasis_parallel(
 
 
 class OasisRun(Actors):
-    """The choice as it goes on: what the paper's central node knows, and a worker for each shard.
+    """A selection under way: the knowledge of the paper's central node, and a worker per shard.
 
     What a worker knows is its shard and the landmarks, so one that dies is replaced by another,
     anywhere in the cluster, that reads the shard again and is told all landmarks at once.
@@ -513,8 +513,8 @@ class OasisRun(Actors):
         size = self._ray.get(worker.load.remote())
         if size != self._sizes[s]:
             raise InvalidInput(
-                f"shard {s} is not what it was: {size} instead of {self._sizes[s]}; a shard must "
-                "read the same every time"
+                f"shard {s} has changed: {size} instead of {self._sizes[s]}; a shard must read "
+                "the same every time"
             )
         if not self._most:
             return

@@ -26,7 +26,7 @@ _Part = TypeVar("_Part")
 
 
 def halves(span: Span) -> tuple[Span, Span]:
-    """Return the two subtrees of which a subtree of several shards is made.
+    """Return the two subtrees that make up a subtree of several shards.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def reduced(
     leaf: Callable[[int], _Part | None],
     join: Callable[[_Part, _Part], _Part],
 ) -> _Part | None:
-    """Return what the shards of a subtree come to.
+    """Return the merged result of the shards of a subtree.
 
     It depends on the tree alone, not on which parts of it are `known` already. A `leaf`, a shard,
     that gives None is left out: the other half of its subtree stands for both. `join` takes the
@@ -138,7 +138,7 @@ class Outcome:
 
 
 def work(task: Task) -> Outcome:
-    """Do what a worker is asked to do.
+    """Carry out the task of a worker.
 
     Raises `InvalidInput` if the events of a shard cannot be used, naming the shard.
     """
@@ -196,7 +196,7 @@ def _follow(learner: Any, batch: ShardBatch) -> Answer:
 
 
 def give_columns(learner: Any, names: Sequence[Column] | None) -> None:
-    """Give a learner the columns that it has not met; None are no columns yet."""
+    """Give a learner the columns that are new to it; None means no columns yet."""
     if names is None:
         return
     known = set(learner.columns or ())
@@ -209,8 +209,8 @@ def _arranged(learner: Any, X: NDArray[Any], names: Sequence[Column]) -> NDArray
     """Return events with the columns of a learner, which is given those that it has not met."""
     if X.ndim != 2 or X.shape[1] != len(names) or len(set(names)) != len(names):
         raise InvalidInput(
-            f"events of shape {X.shape} come with {len(names)} names of columns; there must be "
-            "one for each column, and none twice"
+            f"events of shape {X.shape} came with {len(names)} names of columns; each column "
+            "needs a name of its own"
         )
     give_columns(learner, names)
     places = {name: place for place, name in enumerate(learner.columns or ())}

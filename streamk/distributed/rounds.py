@@ -1,4 +1,4 @@
-"""One model that learns in rounds, the events of which are divided among shards."""
+"""One model that learns in rounds; the events of a round are divided among shards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WHERE = Path("a message of a worker")
 
 
 def answered(message: Message) -> bytes:
-    """Do the task of a message, and return what came of it, or the error, as a message.
+    """Do the task of a message, and return the result or the error as a message.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def _outcome_message(found: Outcome) -> bytes:
 
 
 def outcome(message: Message) -> Outcome:
-    """Return what a worker hands back.
+    """Return the result of a worker.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def outcome(message: Message) -> Outcome:
         kind, text = header["error"]
         raise getattr(errors, kind, StreamkError)(text)
     if "fault" in header:
-        raise RuntimeError(f"a worker met a fault of the program:\n{header['fault']}")
+        raise RuntimeError(f"a worker failed by a bug in the program:\n{header['fault']}")
     found = Outcome()
     for shard, said, classes, n_events in header["answers"]:
         predictions = _column(arrays, f"predictions.{shard}", said)
@@ -173,7 +173,7 @@ def _joined(header: Any, arrays: Arrays) -> bytes:
 
 
 def _parted(message: Message) -> tuple[Any, Arrays]:
-    view = memoryview(message)  # whose parts are no copies
+    view = memoryview(message)  # whose parts are not copies
     end = 8 + int.from_bytes(view[:8], "little")
     return json.loads(bytes(view[8:end])), unpack(view[end:], _WHERE)
 
@@ -190,7 +190,7 @@ class MessageWorkers(Protocol):
         """
 
     def close(self) -> None:
-        """Free what is held."""
+        """Free the resources of the workers."""
 
 
 class TaskDivision(Closing):
@@ -206,7 +206,7 @@ class TaskDivision(Closing):
         return len(self._workers)
 
     def begin(self, task: Task) -> Callable[[], Outcome]:
-        """Have the workers begin a task, after those that were begun before.
+        """Have the workers begin a task, after all earlier ones.
 
         What is returned waits for the task, and returns what `streamk.distributed.replicas.work`
         does.
@@ -258,7 +258,7 @@ class TaskDivision(Closing):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise InvalidInput("the workers are closed; start others")
+            raise InvalidInput("the workers are closed; start new ones")
 
     def _done(self, place: int, part: Task) -> Outcome:
         self._check_open()
@@ -328,7 +328,7 @@ class Processes(Closing):
         return [process.pid for process, _ in self._workers]
 
     def answer(self, place: int, message: bytes) -> Message:
-        """Return what a process makes of a message; threads may wait for several at once.
+        """Return a process's answer to a message; threads may wait for several at once.
 
         Raises `WorkerLost` if the process and those in its place die more often than
         `max_restarts`, and `InvalidInput` if the processes are closed.
@@ -336,7 +336,7 @@ class Processes(Closing):
         while True:
             with self._lock:
                 if self._is_closed:
-                    raise InvalidInput("the processes are closed; start others")
+                    raise InvalidInput("the processes are closed; start new ones")
                 connection = self._workers[place][1]
             with contextlib.suppress(EOFError, OSError):
                 _send(connection, message)
@@ -461,13 +461,13 @@ class RayWorkers(Actors):
         super().__init__(_Worker, [()] * count, options=limited, max_restarts=max_restarts)
 
     def answer(self, place: int, message: bytes) -> bytes:
-        """Return what an actor makes of a message; threads may wait for several at once.
+        """Return an actor's answer to a message; threads may wait for several at once.
 
         Raises `WorkerLost` if the actor dies more often than `max_restarts`, and `InvalidInput` if
         the actors are closed.
         """
         if self._is_closed:
-            raise InvalidInput("the actors are closed; start others")
+            raise InvalidInput("the actors are closed; start new ones")
         found: bytes = self.ask_one(place, "answer", (message,))
         return found
 
@@ -628,9 +628,9 @@ class Rounds(Closing):
                 widths.add(np.asarray(plain.X).shape[1])
             if len(widths) > 1:
                 raise InvalidInput(
-                    f"shard {shard}: events of {np.asarray(plain.X).shape[1]} columns, where the "
-                    f"model or another shard has {min(widths)} or {max(widths)}; give all the same "
-                    "ones, or the names of the columns with each batch"
+                    f"shard {shard}: events have {np.asarray(plain.X).shape[1]} columns, but the "
+                    f"model or another shard has {min(widths)} or {max(widths)}; give all events "
+                    "the same columns, or pass the columns' names with each batch"
                 )
             found[shard] = plain
         return found

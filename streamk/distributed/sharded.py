@@ -75,7 +75,7 @@ class Sharded(OwnClasses):
     Parameters
     ----------
     learner : Learner
-        The first replica is this one, no copy; in the place of one of many kernels that is new
+        The first replica is this one, no copy; instead of one of many kernels that is new
         there is one without the external expert by default, since two of these are poorly merged.
         Those that it was given are learned in shards, too.
     shards : int, default 4
@@ -91,7 +91,7 @@ class Sharded(OwnClasses):
     Raises
     ------
     InvalidInput
-        If it is no learner that can be in shards, or a number is out of its domain.
+        If it is not a learner that can be in shards, or a number is out of its domain.
 
     Examples
     --------
@@ -413,7 +413,7 @@ class Sharded(OwnClasses):
     def from_state(
         cls, state: State, *, learner: dict[str, Any] | None = None, workers: Workers | None = None
     ) -> Self:
-        """Return the learner whose state this is.
+        """Return the learner of a state.
 
         Raises `StateError` if the state is another learner's or does not fit.
 
@@ -465,14 +465,14 @@ class Sharded(OwnClasses):
 
     @classmethod
     def merged_from(cls, state: State, placing: dict[str, Any]) -> Any:
-        """Return the learner of a state, placed so, with what all its shards have learned."""
+        """Return the learner of a state, placed as asked, merged from all its shards."""
         return cls.from_state(state, learner=placing).merged()
 
     def reopened(self, state: State, kind: Any) -> Sharded:
         """Return the learner of a state, in shards as this one is.
 
         A round that is open goes on where both have the same shards. Else it ends: what the shards
-        have learned is merged, and that begins anew in shards. Raises `StateError` if it is no
+        have learned is merged, and that begins anew in shards. Raises `StateError` if it is not a
         state of such a learner.
 
         Examples

@@ -90,7 +90,7 @@ class Rise:
 
 
 class Bounds:
-    """A mean of the last numbers that is further from what was expected than chance explains.
+    """A test of the mean of the last numbers: further from its expectation than chance explains.
 
     The bound is five standard deviations of the mean, were the numbers independent, of a variance
     that is larger by 1 over the window: where next to no number is expected to be 0, or 1, a single
@@ -115,7 +115,7 @@ class Bounds:
         """The bound was crossed, and the mean has not come back."""
 
     def update(self, number: float, expected: float, variance: float) -> Signal | None:
-        """Take in a number, what was expected of it, and its variance then; return an alarm."""
+        """Take in a number with its expectation and variance; return an alarm, or None."""
         self._rows.append((number, expected, variance))
         if len(self._rows) > self._window:
             self._rows.popleft()
@@ -398,7 +398,7 @@ class Alarms:
         return {"counts": dict(self.counts), "level": self._level, "watches": watches}
 
     def restore(self, data: Any) -> None:
-        """Go on where `to_json` was called, but for what was not watched then.
+        """Go on from `to_json`; quantities that were not watched then begin anew.
 
         Raises `StateError` if the data is not its own.
         """

@@ -1,4 +1,4 @@
-"""A two-sample test of events whose columns are not known before they come."""
+"""A two-sample test of events with columns that may appear along the stream."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class EventMMD:
         """Shared places of columns that came again: hashing takes a microsecond."""
 
     def name(self, at: int, events: Sequence[Cells]) -> Column:
-        """Return what the test's column of that number is.
+        """Return the name of a column of the test, by its number.
 
         One that is shared is the column that most of these events which have it mean; if none is
         most of them it is "(others)", or "(new)".
@@ -196,7 +196,7 @@ class EventMMD:
 
     @classmethod
     def from_state(cls, state: State) -> EventMMD:
-        """Return the test whose state this is.
+        """Return the test of a state.
 
         Raises `StateError` if the state is something else's or its parts do not fit, and
         `InvalidInput` if an option in it is out of its domain.
@@ -232,7 +232,7 @@ def to_pairs(cells: Cells) -> list[Any]:
 
 
 def from_pairs(pairs: Any) -> Cells:
-    """Return the event that `to_pairs` wrote. Raises what a wrong one causes."""
+    """Return the event that `to_pairs` wrote. Bad data raises the error that it causes."""
     cells = {column: math.nan if x is None else float(x) for column, x in pairs}
     column_keys(cells)
     if any(abs(x) > LARGEST for x in cells.values()):

@@ -69,7 +69,7 @@ class RiseTest(ABC):
 
     A number then enters the sample, and one of all, drawn at random, leaves it, as in
     `StreamingMMD`. A change that takes longer than `reference` numbers is not found; numbers that
-    become smaller are no change.
+    become smaller are not a change.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ class ShareTest(RiseTest):
     A number between, such as the probability of an error, has the factors' weighted geometric mean,
     which is less than their mean: its logarithm is what an error of that probability would give in
     the mean. So as much is needed for an alarm as of errors, and numbers which differ little from
-    each other are no evidence when they all rise a little, as do the probabilities that a model
+    each other are not evidence when they all rise a little, as do the probabilities that a model
     gives while it learns.
 
     The rate of false alarms is measured, not proven, see `docs/benchmarks/signals.md`: independent
@@ -277,7 +277,7 @@ class ShareTest(RiseTest):
     def _checked(self, x: float) -> float:
         x = super()._checked(x)
         if not 0.0 <= x <= 1.0:
-            raise InvalidInput(f"{x} is no share: it must be from 0 to 1")
+            raise InvalidInput(f"{x} is not a share: it must lie between 0 and 1")
         return x
 
     def _factors(self, x: float) -> list[float]:

@@ -49,7 +49,7 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
     detector begins anew with the next event.
 
     `update` takes one number, like that of River's other detectors: an error of a model, say.
-    `update_one` takes an event. An instance is to be fed by one of them.
+    `update_one` takes an event. Feed an instance by one of them only.
 
     Events that depend on each other are none of one law: a number that wanders, or that resembles
     the one before, is drift. Where that is not to be detected, feed what is left when it is
@@ -108,7 +108,7 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
 
     @property
     def p_value(self) -> float:
-        """The p-value of no drift since the last one, valid whenever it is looked at."""
+        """The p-value of no drift since the last one, valid at any time."""
         return self._events.test.p_value
 
     def update(self, x: int | float) -> None:
@@ -128,7 +128,7 @@ class MMDDrift(InTurns, base.DriftAndWarningDetector):
     def update_one(self, x: Mapping[Hashable, Any]) -> None:
         """Take in one event.
 
-        Raises `InvalidInput` if a value is of no use, naming it; the event is not taken in.
+        Raises `InvalidInput` if a value is not usable, naming it; the event is not taken in.
 
         Parameters
         ----------

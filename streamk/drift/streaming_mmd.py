@@ -204,12 +204,12 @@ class StreamingMMD:
 
     @property
     def warning_detected(self) -> bool:
-        """True if the wealth is now above what a warning takes, and the event was no alarm."""
+        """True if the wealth is above the bound for a warning and the event raised no alarm."""
         return not self.drift_detected and self._wealth >= WITNESSES / self.warning
 
     @property
     def p_value(self) -> float:
-        """The p-value of no change in this run, valid after every event.
+        """The p-value of the hypothesis of no change in this run, valid after every event.
 
         With probability a at most it is ever below a, where nothing changes.
         """
@@ -318,7 +318,7 @@ class StreamingMMD:
     def add_columns(self, names: Sequence[Column]) -> None:
         """Append columns that were zero in all events so far; they are scaled as zeros and ones.
 
-        Raises `InvalidInput` if one of them is there already, or is no name.
+        Raises `InvalidInput` if one of them is there already, or is not a name.
 
         Parameters
         ----------
@@ -460,7 +460,7 @@ class StreamingMMD:
 
     @classmethod
     def from_state(cls, state: State) -> StreamingMMD:
-        """Return the test whose state this is.
+        """Return the test of a state.
 
         Raises `StateError` if the state is something else's or its parts do not fit, and
         `InvalidInput` if an option in it is out of its domain.
@@ -515,8 +515,8 @@ def _names(columns: int | Sequence[Column]) -> list[Column]:
 class FirstScale:
     """Median and spread of each column in the first events, and the events' distance.
 
-    They are those of `streamk.scaling.quantiles.RunningQuantiles`, and stay: a test that is to be
-    exact may not scale an event by later ones. In the first events (n, d) NaN is missing.
+    They are those of `streamk.scaling.quantiles.RunningQuantiles`, and stay: an exact
+    test may not scale an event by later ones. In the first events (n, d) NaN is missing.
 
     Attributes
     ----------
@@ -554,7 +554,7 @@ class FirstScale:
 
 
 def groups_after(events: int, most: int) -> int:
-    """Return how many groups of BANDS chunks of features there are after so many events of a run.
+    """Return the number of groups of BANDS chunks of features after so many events of a run.
 
     Examples
     --------

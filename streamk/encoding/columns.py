@@ -140,7 +140,7 @@ class Event:
 
     @property
     def changes(self) -> bool:
-        """True if a table is another one when it has admitted this event."""
+        """True if this event changes a table."""
         return bool(self.new or self.words or self.tried)
 
 
@@ -219,7 +219,7 @@ class ColumnTable:
         Raises
         ------
         Rejected
-            If a value is of no use, or two fields mean the same column.
+            If a value is not usable, or two fields mean the same column.
         """
         event = Event()
         for name, cell in fields.items():
@@ -231,7 +231,7 @@ class ColumnTable:
     def admit(self, event: Event, *, learned: bool = True) -> bool:
         """Append the columns of an event that are new; return whether there were any.
 
-        One that is not `learned` is only refused, if it is to be, and changes nothing.
+        One that is not `learned` is only checked, may be refused, and changes nothing.
 
         Raises
         ------
@@ -264,7 +264,7 @@ class ColumnTable:
         most = schema.max_columns
         if len(self.places) + len(new) > most:
             raise Rejected(
-                "too many columns", f"{column!r} would go past max_columns={most}", column
+                "too many columns", f"{column!r} would exceed max_columns={most}", column
             )
         self._check_owners(new)
 
@@ -405,7 +405,7 @@ class ColumnTable:
         return number if name in self.numbers and name not in self.texts else None
 
     def _take_other(self, event: Event, name: Name, value: Any) -> None:
-        """Put the value of a field that is no number into an event."""
+        """Put the value of a field that is not a number into an event."""
         moment = parse_time(value)
         if moment is not None:
             self._take_moment(event, name, moment)
@@ -456,7 +456,7 @@ class ColumnTable:
         self._take_texts(event, name, words if in_order else sorted(words))
 
     def _take_text(self, event: Event, name: Name, text: str) -> None:
-        """Put the text of a field, which is no list, into an event."""
+        """Put the text of a field, which is not a list, into an event."""
         if name in self.trials or (name not in self.kinds and self._schema.mode == "open"):
             event.tried[name] = text
         self._take_texts(event, name, [text])
@@ -488,13 +488,13 @@ class ColumnTable:
 
     def _put(self, event: Event, column: Name, owner: Name, number: float) -> None:
         if column in event.cells:
-            raise Rejected("duplicate column", f"{column!r} stands twice in the event", column)
+            raise Rejected("duplicate column", f"{column!r} occurs twice in the event", column)
         event.cells[column] = number
         if column not in self.places:
             try:
                 str(column).encode()
             except UnicodeEncodeError:
-                raise Rejected("undecodable", f"{column!r} is no valid text", column) from None
+                raise Rejected("undecodable", f"{column!r} is not valid text", column) from None
             event.new[column] = owner
 
 

@@ -175,8 +175,8 @@ class _NumbersDecoder(Decoder):
         for name, kind in schema.kinds.items():
             if kind in ("entity", "clock"):
                 raise BadRecord(
-                    f"{name!r} is an entity or the time of the events, and {encoding} has numbers"
-                    " alone; give events whose values have names, as JSON, CSV or Parquet"
+                    f"{name!r} is an entity or the time of the events, but {encoding} holds only "
+                    "numbers; use a format that names them, such as JSON, CSV or Parquet"
                 )
         self._are_rows = encoding == "rows"
         self._names: list[Name] = []
@@ -205,14 +205,14 @@ class _NumbersDecoder(Decoder):
         self._names = [name for name in names if name != label]
         lacking = [c for c in schema.columns if c not in self._names]
         if lacking:
-            raise BadRecord(f"the events have no number {lacking[0]!r}, which the schema has")
+            raise BadRecord(f"the events lack the number {lacking[0]!r}, which the schema has")
         used = [name for name in self._names if name not in schema.ignore]
         extra = [name for name in used if name not in self.table.numbers]
         most = schema.max_columns
         if len(self.table) + len(extra) > most and schema.mode == "open":
             raise BadRecord(
-                f"the events have {len(used)} numbers, {most} columns allowed; ignore some or raise"
-                " max_columns"
+                f"the events have {len(used)} numbers, but {most} columns are allowed; ignore "
+                "some or raise max_columns"
             )
         self._unknown = {name: self._names.index(name) for name in extra}
 
@@ -231,10 +231,10 @@ class _NumbersDecoder(Decoder):
 
     def _of_rows(self, values: Sequence[Any]) -> Decoded:
         if not isinstance(values, Rows):
-            raise BadRecord(f"Rows expected, not a {type(values).__name__}")
+            raise BadRecord(f"expected Rows, not a {type(values).__name__}")
         X = values.X
         if X.shape[1] != self._width:
-            raise BadRecord(f"rows of {X.shape[1]} columns, {self._width} expected")
+            raise BadRecord(f"rows of {X.shape[1]} columns, but {self._width} are expected")
         labels = None if self._label is None else values.y
         if labels is None and self._label is not None and self.table.schema.mode != "fixed":
             raise BadRecord(f"the rows have no labels, though the label is {self._label!r}")

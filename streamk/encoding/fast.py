@@ -24,7 +24,7 @@ class Fast:
     """The way to read the events that look like the usual one.
 
     `read` gives the values of an event in a fixed order, `numbers` picks those to pack, `filled`
-    does so with NaN in the place of nulls. `read_all`, if there is one, gives the values of many
+    does so with NaN instead of nulls. `read_all`, if there is one, gives the values of many
     events at once, or None where it cannot tell.
     """
 
@@ -61,7 +61,7 @@ def picker(places: list[int]) -> Pick:
 
 
 def filling(pick: Pick) -> Pick:
-    """`pick` with NaN in the place of None."""
+    """`pick` with NaN instead of None."""
     return lambda cells: [np.nan if cell is None else cell for cell in pick(cells)]
 
 
@@ -122,7 +122,7 @@ def json_reading(
         Fields without one, except the label, may hold anything.
     label : field, optional
     absent : float
-        The number in the place of one that is not there.
+        The number for a missing one.
     most : int
         Bytes of an event that is read.
     """
@@ -162,7 +162,7 @@ def json_reading(
     def read_all(values: Sequence[Any]) -> list[Sequence[Any]] | None:
         """Read events as one list, if none can begin or end in the midst of another.
 
-        Fields are no objects here. So where there are as many objects as braces and events, and
+        Fields are not objects here. So where there are as many objects as braces and events, and
         each event begins with a brace, that is where an object begins, and none else does.
         """
         is_odd = set(map(type, values)) != {bytes} or max(map(len, values)) > most

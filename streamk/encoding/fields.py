@@ -97,7 +97,7 @@ class FieldReader:
         return tuple(found.get(name) for name in self._names)
 
     def many(self, values: Sequence[Any]) -> list[tuple[Any, ...] | Rejected]:
-        """Return the fields of many events, in the place of a bad one what is wrong with it."""
+        """Return the fields of many events, and for a bad one the reason."""
         quick, found = self._quick, list[tuple[Any, ...] | Rejected]()
         for value in values:
             if quick is not None:
@@ -154,7 +154,9 @@ def key_of(value: Any, name: Name) -> str:
     value = plain(value)
     if value is None:
         raise Rejected(
-            "key missing", f"the event has no {name!r}, which other records know it by", name
+            "key missing",
+            f"the event has no {name!r}, the key by which other records refer to it",
+            name,
         )
     text = text_of(as_datetime(value) or value)  # a time is written in several ways
     if text is None:
@@ -163,7 +165,7 @@ def key_of(value: Any, name: Name) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise Rejected("key missing", f"{show(value)} is no valid text", name) from None
+        raise Rejected("key missing", f"{show(value)} is not valid text", name) from None
     return bounded(without_zeros(text).removesuffix("T00:00:00"))
 
 
@@ -182,7 +184,7 @@ def alone(fields: Mapping[Name, Any]) -> dict[Name, float]:
     Raises
     ------
     Rejected
-        If a value is of no use.
+        If a value is not usable.
 
     Examples
     --------
@@ -234,7 +236,7 @@ class LoneReader:
         return dict(zip(self._fields or range(len(numbers)), numbers, strict=True))
 
     def one(self, value: Any) -> dict[Name, float]:
-        """Return the columns of a raw event; a field whose value is of no use has none."""
+        """Return the columns of a raw event; a field whose value is not usable has none."""
         try:
             fields = flatten(self._read(value), self._ignore)
         except Rejected:

@@ -48,7 +48,7 @@ class LabelReader:
     """Turns raw labels into str, int, bool (classes) or float; None means "only predict".
 
     A label means what `streamk.encoding.values` says, whatever its format: the text "7" is the
-    class 7, "true" is True, and "NA" is no label.
+    class 7, "true" is True, and "NA" is not a label.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class LabelReader:
             return None
         if (text := text_of(label)) in self._classes:
             return self._classes[text]
-        raise Rejected("label out of domain", f"{show(label)} is no known class", self._name)
+        raise Rejected("label out of domain", f"{show(label)} is not a known class", self._name)
 
     def many(self, values: Sequence[Any] | npt.NDArray[Any]) -> tuple[list[Any], list[BadEvent]]:
         """Labels of many events, None for those that `one` refuses, and what it says of these."""
@@ -147,7 +147,7 @@ class LabelReader:
             text.encode()
         except UnicodeEncodeError:  # half a surrogate pair, which JSON can escape
             raise Rejected(
-                "undecodable", f"the label {show(text)} is no valid text", self._name
+                "undecodable", f"the label {show(text)} is not valid text", self._name
             ) from None
         return bounded(text)
 

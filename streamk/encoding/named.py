@@ -72,11 +72,11 @@ _REFUSALS = (
 )
 
 _NULL, _ABSENT, _TIME = -1, -2, -3
-"""In the place of a text's column; times have `_TIME` and what is below."""
+"""Instead of a text's column; times have `_TIME` and what is below."""
 
 
 def _entity(value: Any, _times: list[Moment]) -> int:
-    """Return the number of an entity in the place of a column's place."""
+    """Return the number of an entity, in place of a column's place."""
     if value is msgspec.UNSET:
         return _ABSENT
     value = plain(value)
@@ -159,12 +159,12 @@ class NamedDecoder(Decoder):
         numbered = [name for name in schema.columns if isinstance(name, int)]
         if encoding != "dict" and numbered:
             raise BadRecord(
-                f"column {numbered[0]} of the schema has a number for its name, which no field of"
-                f" {encoding} has; name the columns by texts"
+                f"column {numbered[0]} of the schema has a number as its name, but fields of "
+                f"{encoding} are named by texts; name the columns by texts"
             )
 
     def decode(self, values: Sequence[Any]) -> Decoded:
-        """Decode events; columns come with those that are to be learned."""
+        """Decode events; columns come with those to be learned."""
         slow: dict[int, tuple[Event, Any]] = {}
         bad: dict[int, BadEvent] = {}
         growth: list[tuple[int, int]] = []
@@ -428,7 +428,7 @@ class NamedDecoder(Decoder):
         fields = flatten(found, self._ignore)
         label = None
         if self._label is not None:
-            if isinstance(found.get(self._label), Mapping):  # whose fields are no features
+            if isinstance(found.get(self._label), Mapping):  # whose fields are not features
                 self._labels.one(found[self._label])
             label = self._labels.one(fields.pop(self._label, None))
         event = self.table.read(fields)

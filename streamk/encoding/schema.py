@@ -108,17 +108,17 @@ class Schema:
             raise BadRecord(f"a schema of label_type {self.label_type!r} needs a label")
         if len(set(self.columns)) != len(self.columns):
             twice = [name for name, n in Counter(self.columns).items() if n > 1]
-            raise BadRecord(f"column {twice[0]!r} stands twice in the schema")
+            raise BadRecord(f"column {twice[0]!r} occurs twice in the schema")
         if len(self.columns) > self.max_columns:
             raise BadRecord(_too_many(self.columns, self.max_columns))
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 known = ", ".join(repr(choice) for choice in allowed)
-                raise BadRecord(f"{name} is {getattr(self, name)!r}; it is one of {known}")
+                raise BadRecord(f"{name} is {getattr(self, name)!r}; it must be one of {known}")
         for owner, kind in self.kinds.items():
             if kind not in get_args(Kind):
                 known = ", ".join(map(repr, get_args(Kind)))
-                raise BadRecord(f"field {owner!r} is of kind {kind!r}; it is one of {known}")
+                raise BadRecord(f"field {owner!r} is of kind {kind!r}; it must be one of {known}")
         for column in self.columns:
             self.owner(column)
 

@@ -50,7 +50,7 @@ BAD_KINDS = (
 )
 """Everything that can be wrong with an event; a reason starts with one of these and a colon."""
 TOMBSTONE = "tombstone"
-"""The kind of what is reported and is no event: a record that tells of a deletion."""
+"""The kind of what is reported and is not an event: a record that tells of a deletion."""
 
 
 class Rejected(Exception):
@@ -64,7 +64,7 @@ class Rejected(Exception):
 
 MISSING = frozenset(texts.MISSING)
 AS_NUMBERS = dict.fromkeys(MISSING, "nan") | {text: str(int(x)) for text, x in BOOLEANS.items()}
-"""Texts that `float` reads in the place of those that are missing or a boolean."""
+"""Texts that `float` reads instead of those that are missing or a boolean."""
 SAFE = 2.0**53
 """From here on a float64 has no room for every whole number: these are texts."""
 LONGEST_NAME = 256
@@ -124,7 +124,7 @@ def plain(value: Any) -> Any:
 
 
 def _as_float(value: Any) -> Any:
-    """Return a number as a float, None if it is missing, and the value if it is no number."""
+    """Return a number as a float, None if it is missing, and the value if it is not a number."""
     try:
         number = float(value)
     except OverflowError:  # past the range of double
@@ -336,7 +336,7 @@ def parse_time(value: Any) -> Moment | None:
 
 
 def milliseconds_of(value: Any) -> int | None:
-    """Return a time in milliseconds since 1970; None if the value is no time.
+    """Return a time in milliseconds since 1970; None if the value is not a time.
 
     A number is that already; a text is a time as of ISO 8601.
 
@@ -502,12 +502,12 @@ def _flatten_into(
         if type(name) is str:
             name = bounded(name)
         if name in flat:
-            raise Rejected("duplicate column", f"{name!r} stands twice in the event", name)
+            raise Rejected("duplicate column", f"{name!r} occurs twice in the event", name)
         flat[name] = value
 
 
 def _name(key: Any) -> Name:
-    """Return the name of a column for a key that is no plain text. Raises `Rejected`."""
+    """Return the name of a column for a key that is not plain text. Raises `Rejected`."""
     if isinstance(key, str):
         return str.__str__(key)
     if isinstance(key, int | np.integer) and not isinstance(key, bool) and 0 <= key < 1 << 64:
@@ -526,7 +526,7 @@ def reader(
 ) -> Callable[[Any], Mapping[Any, Any]]:
     """The function that reads one raw event of an encoding into named values.
 
-    Empty CSV cells and a NaN in the place of a float32 label become None; `read_record` reads
+    Empty CSV cells and a NaN instead of a float32 label become None; `read_record` reads
     records of a format. Raises `Rejected` for an event it cannot read, `BadRecord` at once where
     names or that are needed and not given.
     """
@@ -573,7 +573,7 @@ def _must_be_bytes(value: object) -> None:
 
 
 def read_json(value: bytes) -> Mapping[str, Any]:
-    """A JSON object; NaN and Infinity, which are no JSON, are read, to be named as such."""
+    """A JSON object; NaN and Infinity, which are not JSON, are read, to be named as such."""
     _must_be_bytes(value)
     try:
         event = msgspec.json.decode(value)
@@ -621,7 +621,7 @@ def read_csv(value: bytes, fields: tuple[str, ...], delimiter: str) -> dict[str,
     if len(cells) != len(fields):
         raise Rejected("undecodable", f"{len(cells)} cells, the header has {len(fields)}")
     if cells[0].lstrip("\ufeff") == fields[0] and cells[1:] == list(fields[1:]):
-        raise Rejected("header again", "the names of the columns, which is no event")
+        raise Rejected("header again", "the names of the columns again, not an event")
     return {name: cell or None for name, cell in zip(fields, cells, strict=True)}
 
 
@@ -633,7 +633,9 @@ def read_float32(
     try:
         cells = np.frombuffer(value, dtype="<f4").tolist()
     except ValueError:
-        raise Rejected("undecodable", f"{len(value)} bytes are no whole float32 numbers") from None
+        raise Rejected(
+            "undecodable", f"{len(value)} bytes are not a whole number of float32 numbers"
+        ) from None
     names: list[Name]
     if fields is not None:
         names = list(fields)

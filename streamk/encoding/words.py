@@ -3,14 +3,14 @@
 - A word is a run of letters, digits and underscores of any script, in lower case; one of more than
   256 bytes counts for nothing.
 - A field becomes one of words with its 64th text of several words, between which there are spaces.
-  It is one of categories for good once 9 of these had come before, or texts of one word are three
+  It is one of categories for ever once 9 of these had come before, or texts of one word are three
   more than they.
 - Words that three events have had get columns, all of them at once as soon as they are an eighth of
   those that have one, up to 1,024. So what is rare has none, and columns come in some 50 blocks.
 - The events of each other word are counted. Where more than 4,096 words wait, each is taken to have
   had an event less, and those that had one are forgotten.
 
-Pairs of neighbours, weights by rarity, counts in the place of 1, and columns that other words share
+Pairs of neighbours, weights by rarity, counts instead of 1, and columns that other words share
 by a hash were measured on messages, reviews, mails and a table with comments: with 1,024 columns
 weights by rarity gain .2 to .4 points of accuracy over all four, for a fifth to two fifths of the
 speed, and the others nothing.

@@ -150,7 +150,7 @@ class Display:
         return (now - when) * (1.0 - share) / (share - before) if share > before else None
 
     def show_again(self, trouble: str | None) -> None:
-        """Show the last snapshot with what is wrong, from another thread, while the run waits."""
+        """Show the last snapshot and the trouble, from another thread, while the run waits."""
         if self._shown is not None and self._pace.overdue():
             self._tell(replace(self._shown, events_per_s=0.0, trouble=trouble))
 

@@ -1,4 +1,4 @@
-"""The engine: consume, predict, emit, learn, measure, checkpoint, until there is no more."""
+"""The engine: consume, predict, emit, learn, measure and checkpoint until the stream ends."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Engine:
     sink : Sink, optional
         Gets the predictions.
     stream : Stream, optional
-        What the events are, how many are taken, and what becomes of those of no use.
+        What the events are, how many are taken, and what becomes of unusable ones.
     order : Order, optional
         How partitions become one sequence.
     checkpoints : Checkpoints, optional
@@ -353,7 +353,7 @@ def _transactions_of(
 ) -> Transactions | None:
     """Return the transactions of all sinks that can write in one; None without `seconds`.
 
-    That is the time in which each is to be committed.
+    Each must be committed within that time.
 
     Raises
     ------

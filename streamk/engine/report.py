@@ -56,7 +56,7 @@ class Report:
         The last checkpoint; None without.
     notes : tuple of str
         A sentence for each ignored field, and the label, that no event of this run had, and one
-        where labels are no classes.
+        where labels are not classes.
     skewed : dict of partition to int
         Events taken since the job began whose timestamp lay ahead of the clock that they were
         placed by (`max_skew`), where there are several partitions.

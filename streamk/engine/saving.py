@@ -75,14 +75,14 @@ class Saving:
         return None if self._failed is None else "checkpoint fails"
 
     def is_due_by_count(self, events: int) -> bool:
-        """Return whether a checkpoint is to be written after so many events."""
+        """Return True if a checkpoint is due after so many events."""
         if events % self._checkpoints.every == 0:
             return True
         return self._failed is not None and time.monotonic() - self._failed >= _AGAIN
 
     @property
     def is_due_by_time(self) -> bool:
-        """Return whether a checkpoint is to be written because of the time since the last one."""
+        """Return True if a checkpoint is due because of the time since the last one."""
         seconds = self._checkpoints.transactions
         if seconds is None or time.monotonic() - self._tried < seconds:
             return False
@@ -109,7 +109,7 @@ class Saving:
                 raise
             if self._failed is None:
                 _log.warning(
-                    "%s; trying again each second while the run goes on, for %s events at most",
+                    "%s; retrying every second while the run goes on, for at most %s events",
                     error,
                     f"{left:,}",
                 )
@@ -117,5 +117,7 @@ class Saving:
             return True
         if self._failed is not None:
             self._failed = None
-            _log.warning("checkpoints can be written again, one after %s events is", f"{events:,}")
+            _log.warning(
+                "checkpoints can be written again; one was written after %s events", f"{events:,}"
+            )
         return True

@@ -49,7 +49,7 @@ def core(name: str) -> str:
 
 
 def renamed(text: str, name: str) -> str:
-    """Return a text with a name in the place of "model".
+    """Return a text with "model" replaced by a name.
 
     >>> renamed("model_scores(x, MODEL_H)", "net")
     'net_scores(x, NET_H)'
@@ -272,7 +272,7 @@ def to_c(
     True
     """
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"name {name!r} cannot begin names in C; take letters, digits and _")
+        raise InvalidInput(f"name {name!r} cannot start C names; use letters, digits and _")
     parts = [part("begin", name), _sizes(model, name), _names(model, name), _arrays(model, name)]
     parts += [core(name), part("scores", name)]
     if not model.classes:

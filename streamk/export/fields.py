@@ -1,4 +1,4 @@
-"""The fields of events, and which columns a value of them fills."""
+"""The fields of events, and the columns that their values fill."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fields_of(schema: Schema, columns: Sequence[Column] | None, width: int) -> l
             mine.shared[int(text[1:])] = place
             continue
         if _DATE.match(text) and not mine.of_texts:
-            raise _refused(column, "is that of a text in lists, which by itself may be a time")
+            raise _refused(column, "stands for a text in lists that alone would be read as a time")
         mine.texts[text] = place
     return list(found.values())
 
@@ -80,11 +80,13 @@ def as_utf8(text: str) -> bytes:
         found = text.encode()
     except UnicodeEncodeError:
         raise InvalidInput(
-            f"the name {text[:40]!r} has half of a surrogate pair, which UTF-8 does not hold; "
+            f"the name {text[:40]!r} has half of a surrogate pair, which UTF-8 cannot encode; "
             "rename it"
         ) from None
     if b"\0" in found:
-        raise InvalidInput(f"the name {text[:40]!r} has a zero, which would end it; rename it")
+        raise InvalidInput(
+            f"the name {text[:40]!r} has a null character, which would end it; rename it"
+        )
     return found
 
 

@@ -35,8 +35,7 @@ class Graph:
             self.onnx: Any = importlib.import_module("onnx")
         except ImportError as error:
             raise BackendUnavailable(
-                f"a model is written as ONNX by a package that is missing here ({error}); install "
-                "it with: pip install onnx"
+                f"writing ONNX needs the package onnx ({error}): pip install onnx"
             ) from error
         self._helper = self.onnx.helper
         self._nodes: list[Any] = []
@@ -58,7 +57,7 @@ class Graph:
     def node(
         self, operator: str, *inputs: str, domain: str = "", name: str | None = None, **options: Any
     ) -> str:
-        """Return the name of what an operator makes of inputs; an output has the `name` given."""
+        """Add an operator, and return the name of its result; an output has the given `name`."""
         name = name or self._name(operator)
         made = self._helper.make_node(operator, inputs, [name], domain=domain, **options)
         self._nodes.append(made)
@@ -79,7 +78,7 @@ class Graph:
         return name
 
     def output(self, name: str, dtype: str, *columns: int) -> None:
-        """Say that what is called so, (n, *columns), is an output."""
+        """Declare a named value of shape (n, *columns) as an output."""
         self._add("outputs", name, dtype, ["n", *columns])
 
     def _add(self, end: str, name: str, dtype: str, shape: list[str | int]) -> None:
@@ -111,7 +110,7 @@ Numbers = NDArray[Any]
 
 
 class Leaves(NamedTuple):
-    """The models of all leaves, each filled up with what has weights of 0.
+    """The models of all leaves, each padded with weights of 0.
 
     Of a scaled event z, ``c_j = exp(exponent_j + z . landmark_j + z^2 . squares)``. Scores are a
     linear function of these and of products of two. All is float32 where nothing is said.
@@ -238,14 +237,14 @@ def _check(fields: Sequence[ExportField]) -> None:
         taken = field.name in OUTPUTS or field.name.startswith("streamk/")
         if not field.name or taken or names.count(field.name) > 1:
             raise InvalidInput(
-                f"a field is called {field.name!r}, as no input of ONNX can be: names are not "
-                f"empty, differ, begin not with streamk/ and are none of {', '.join(OUTPUTS)}; "
-                "rename it"
+                f"a field is called {field.name!r}, which cannot name an ONNX input: names must "
+                "be unique, not empty, not begin with streamk/ and not be one of "
+                f"{', '.join(OUTPUTS)}; rename it"
             )
         if field.number is not None and field.texts:
             raise InvalidInput(
-                f"field {field.name!r} holds numbers and texts, and an input of ONNX one of them; "
-                "give each a field, or encode events before the model (leave out schema=)"
+                f"field {field.name!r} holds numbers and texts, but an ONNX input holds only one "
+                "of them; give each a field, or encode events before the model (leave out schema=)"
             )
         if field.shared:
             raise InvalidInput(
@@ -254,8 +253,8 @@ def _check(fields: Sequence[ExportField]) -> None:
             )
         if not field.of_texts and field.texts:
             raise InvalidInput(
-                f"field {field.name!r} has texts in lists that by themselves are numbers; encode "
-                "events before the model (leave out schema=)"
+                f"field {field.name!r} has texts in lists that alone would be read as numbers; "
+                "encode events before the model (leave out schema=)"
             )
 
 
@@ -442,8 +441,8 @@ def _labels(graph: Graph, model: CompiledModel) -> tuple[str, str]:
     for other in model.classes:
         if type(other) is not type(first):
             raise InvalidInput(
-                f"the classes {first!r} and {other!r} are of two types, and labels of ONNX are of "
-                "one; make all labels texts"
+                f"the classes {first!r} and {other!r} have two types, but ONNX labels have one; "
+                "make all labels texts"
             )
     if isinstance(first, str):
         return graph.constant_texts([as_utf8(str(text)) for text in model.classes]), "STRING"
@@ -453,6 +452,6 @@ def _labels(graph: Graph, model: CompiledModel) -> tuple[str, str]:
         return graph.constant(model.classes, np.int64), "INT64"
     except OverflowError:
         raise InvalidInput(
-            f"the class {max(map(int, model.classes), key=abs)} is past the whole numbers of ONNX, "
-            "of 64 bits with a sign; make all labels texts"
+            f"the class {max(map(int, model.classes), key=abs)} is too large for ONNX, whose "
+            "whole numbers have 64 bits; make all labels texts"
         ) from None

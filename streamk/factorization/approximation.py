@@ -300,7 +300,7 @@ class Meka(ClusteredMatrix):
     def weights(self, alpha: ArrayLike) -> Numbers:
         """Return ``L W^T alpha``, (rank,) or (rank, p): what `predict` takes coordinates with.
 
-        A `shift` is no part of it.
+        A `shift` is not part of it.
         """
         return self._L.times(self._W.down(np.ascontiguousarray(columns_of(alpha, self.n, "alpha"))))
 
@@ -329,7 +329,7 @@ class Meka(ClusteredMatrix):
     def features(self, X: ArrayLike) -> Numbers:
         """Return features (m, rank) whose products are the approximate kernel, clipped as in `psd`.
 
-        A `shift` is no part of them.
+        A `shift` is not part of them.
         A row's features are the same, bit for bit, in whatever batch it comes.
         """
         return self.predict(X, self._root)
@@ -411,7 +411,7 @@ class Meka(ClusteredMatrix):
 
     def _check_rows(self) -> None:
         if not self.n:
-            raise InvalidInput("this is compact and has no rows: ask the one that it was made of")
+            raise InvalidInput("a compact approximation has no rows; ask the one it was made from")
 
     def _placed(self, X: ArrayLike) -> tuple[Numbers, NDArray[np.int32]]:
         points = checked_points(X, "X", least=0)

@@ -212,7 +212,7 @@ def solve_blocks(
         except scipy.linalg.LinAlgError:
             raise InvalidInput(
                 f"the kernel of the {len(rows)} points of one part, with lam={shown(lam)} on its "
-                "diagonal, is singular up to rounding; take a larger lam"
+                "diagonal, is singular up to rounding; use a larger lam"
             ) from None
         alpha[rows] = scipy.linalg.cho_solve(factor, Y[rows], check_finite=False)
     return alpha

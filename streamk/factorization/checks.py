@@ -23,14 +23,14 @@ def checked_kernel(kernel: Any) -> Kernel:
         raise InvalidInput(f"kernel={kernel!r} must be a streamk Kernel, such as Gaussian()")
     if not kernel.shift_invariant:
         raise InvalidInput(
-            f"kernel={kernel!r} is not shift-invariant, so that clusters of points tell nothing of "
-            "its matrix: take another, such as Gaussian"
+            f"kernel={kernel!r} is not shift-invariant, so clusters of points say nothing about "
+            "its matrix; use another, such as Gaussian"
         )
     return kernel
 
 
 def indices_of(some: ArrayLike) -> Indices:
-    """Return rows or columns of a matrix as int64; refuse what is no whole number."""
+    """Return rows or columns of a matrix as int64; refuse what is not a whole number."""
     found = np.asarray(some)
     if found.size and found.dtype.kind not in "iu":
         raise InvalidInput(f"rows and columns must be whole numbers, not {found.dtype}")
@@ -52,8 +52,8 @@ def check_size(count: int) -> None:
     size = 8 * count**2
     if size > LIMIT:
         raise InvalidInput(
-            f"a part has {count} points, whose kernel takes {size / 2**30:.3g} GiB, more than the "
-            f"{LIMIT / 2**30:.3g} GiB that are formed: take more clusters or parts"
+            f"a part has {count} points, whose kernel would take {size / 2**30:.3g} GiB, above "
+            f"the limit of {LIMIT / 2**30:.3g} GiB; use more clusters or parts"
         )
 
 
@@ -85,5 +85,5 @@ def weights_of(some: Any, n: int, name: str) -> Numbers:
             f"{name} has the value {found[i]} in row {i}; all must be finite and at least 0"
         )
     if not found.any():
-        raise InvalidInput(f"{name} is zero for all points: leave some above")
+        raise InvalidInput(f"{name} is zero for all points; at least one must be above 0")
     return found

@@ -65,7 +65,7 @@ class Clusters:
         points = checked_points(Y, "Y", least=0)
         if points.shape[1] != self.centers.shape[1]:
             raise InvalidInput(
-                f"Y has {points.shape[1]} columns, but the clusters are of points of "
+                f"Y has {points.shape[1]} columns, but the points of the clusters have "
                 f"{self.centers.shape[1]}"
             )
         check_range(points, "Y")

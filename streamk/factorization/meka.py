@@ -192,7 +192,7 @@ class Basis:
     ) -> Basis:
         """Write coordinates of some rows of X, those of the cluster, and return their basis.
 
-        It is another one where rounding in small eigenvalues, which come of squares, has left the
+        The basis differs where rounding in small eigenvalues, which come of squares, has left the
         columns oblique: one that is orthonormal in these rows, and spans the same.
         """
 
@@ -224,7 +224,7 @@ def _randomized(M: Numbers, rank: int, seed: int) -> Numbers:
 
 
 def _leading(gram: Numbers, smallest: float = _SMALLEST) -> tuple[Numbers, Numbers]:
-    """Return eigenvalues, descending, and eigenvectors of what is no rounding."""
+    """Return eigenvalues, descending, and eigenvectors of what is not rounding."""
     values, vectors = np.linalg.eigh(gram)
     kept = values > smallest * values[-1]
     return values[kept][::-1], vectors[:, kept][:, ::-1]

@@ -81,8 +81,8 @@ def solve(
     else:
         if method == "cg" and not definite(W, L, shift):
             raise Unsolvable(
-                "conjugate gradients need a positive definite matrix, which lam I + G is not as "
-                "far as they can tell, and 'minres' could do without"
+                "conjugate gradients need a positive definite matrix, and lam I + G does not seem "
+                "to be one; method='minres' works without"
             )
         solver = _iterative(method, product)
     # By a power of 2, so that squares of numbers of any size are sound, and no digit changes.
@@ -104,10 +104,7 @@ def solve(
         if best <= _WANTED:
             break
     if not best <= _ENOUGH:
-        raise Unsolvable(
-            f"lam I + G is singular as far as {method} can tell, a residual of {best:.1g} of y is "
-            "left"
-        )
+        raise Unsolvable(f"lam I + G seems singular: {method} leaves a residual of {best:.1g} of y")
     return np.asarray(np.ldexp(x, exponents))
 
 
@@ -139,8 +136,8 @@ def _woodbury(W: Bases, L: LinkMatrix, shift: float, threads: int | None) -> Sol
     condition, _ = scipy.linalg.lapack.dgecon(factor, np.abs(A).sum(axis=0).max())
     if condition < _SINGULAR:
         raise Unsolvable(
-            f"lam I + G is singular to {condition:.1g}, as lam is so small or the negative of an "
-            "eigenvalue"
+            f"lam I + G is singular up to {condition:.1g}: lam is too small, or the negative of "
+            "an eigenvalue"
         )
 
     def solver(y: Numbers) -> Numbers:

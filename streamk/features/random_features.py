@@ -270,8 +270,8 @@ def check_events(
         events = events.copy()  # the compiled functions know no others
     if events.ndim != 2:
         raise InvalidInput(
-            f"a batch must have shape (events, columns), not {events.shape}; "
-            "a single event x is passed as [x]"
+            f"a batch must have shape (events, columns), not {events.shape}; pass a single event "
+            "x as [x]"
         )
     if columns is not None and events.shape[1] != len(columns):
         raise InvalidInput(

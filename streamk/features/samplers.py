@@ -59,14 +59,14 @@ def check_sampler(sampler: str, kernel: Kernel) -> str:
         return sampler
     if not kernel.isotropic:
         raise InvalidInput(
-            f"sampler {sampler!r} rotates, and kernel {kernel.name!r} is not the same in all "
+            f"sampler {sampler!r} rotates, but kernel {kernel.name!r} is not the same in all "
             "directions; choose sampler='iid', or a kernel of the Euclidean distance such as "
             "'gaussian' or 'matern'"
         )
     if kernel.law in (Law.SPHERE, Law.BUCKETS):
         raise InvalidInput(
-            f"sampler {sampler!r} draws frequencies, and features of kernel {kernel.name!r} have "
-            "none, or none but of their own; choose sampler='iid'"
+            f"sampler {sampler!r} draws frequencies, but features of kernel {kernel.name!r} have "
+            "none, or their own; choose sampler='iid'"
         )
     return sampler
 

@@ -1,1 +1,1 @@
-"""Entities that are to be forgotten, removed from what a job has saved."""
+"""Removes the data of entities from the saved state of a job."""

@@ -1,4 +1,4 @@
-"""`streamk forget`: what a job knows of one entity, removed."""
+"""`streamk forget`: remove the data of one entity from a job."""
 
 from __future__ import annotations
 

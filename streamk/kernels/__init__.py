@@ -17,7 +17,7 @@ NTK                that of a ReLU network              none: it has no random fe
 Linear             ``x.y``                             normal, and the feature is w.x without cosine
 =================  ==================================  =========================================
 
-Others are the mean of products of functions that are no waves (Theorem 3 there), u and v being
+Others are the mean of products of functions that are not waves (Theorem 3 there), u and v being
 points with a constant column, for ArcCosine and Zonal unit vectors:
 
 =================  ==================================  =========================================
@@ -140,8 +140,8 @@ def check_scales(kernel: object, **scales: float | None) -> None:
     given = [name for name, scale in scales.items() if scale is not None]
     if given:
         raise InvalidInput(
-            f"leave out {' and '.join(given)}: kernel={kernel!r} is not given by name and "
-            "has its own or none"
+            f"leave out {' and '.join(given)}: kernel={kernel!r} is not given by name, so it has "
+            "its own or none"
         )
 
 

@@ -23,12 +23,12 @@ _BESIDES = 20
 
 
 def as_points(X: ArrayLike, name: str, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Return points (n, d), contiguous; raises InvalidInput if they are no matrix."""
+    """Return points (n, d), contiguous; raises InvalidInput if they are not a matrix."""
     points = np.ascontiguousarray(X, dtype=dtype)
     if np.ndim(X) != 2:
         raise InvalidInput(
             f"{name} must be a matrix of shape (points, columns), not of shape {np.shape(X)}; "
-            "a single point x is passed as [x]"
+            "pass a single point x as [x]"
         )
     return points
 
@@ -90,8 +90,8 @@ class Kernel:
             If they do not evaluate it: it is for random features, and for `pairwise` and `product`.
         """
         raise InvalidInput(
-            f"kernel {self.name!r} is for random features; take it with DoublyStochastic, or "
-            "choose a kernel whose values are compiled, such as 'gaussian' or 'ntk'"
+            f"kernel {self.name!r} has only random features; use it with DoublyStochastic, or "
+            "choose a kernel with compiled values, such as 'gaussian' or 'ntk'"
         )
 
     @property
@@ -138,8 +138,8 @@ class Kernel:
         """
         if not self.takes_late_columns:
             raise InvalidInput(
-                f"columns {', '.join(map(repr, names))} come after the first step, and features of "
-                f"kernel {self.name!r} depend on the number of columns; name all columns "
+                f"columns {', '.join(map(repr, names))} come after the first step, but features "
+                f"of kernel {self.name!r} depend on the number of columns; name all columns "
                 "beforehand (columns=, or a strict schema), or choose another kernel, such as "
                 "'gaussian' or 'arc_cosine'"
             )

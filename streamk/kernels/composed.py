@@ -37,7 +37,7 @@ def register_map(name: str, function: PointMap) -> None:
     Raises
     ------
     InvalidInput
-        If the name is no identifier, or belongs to another function.
+        If the name is not an identifier, or belongs to another function.
 
     Examples
     --------
@@ -126,8 +126,8 @@ class Composed(Kernel):
         rows = [self._psi(x) for x in points.astype(np.float64)]
         if len({len(row) for row in rows}) > 1:
             raise InvalidInput(
-                f"the map {self.map!r} returns different numbers of numbers for different events; "
-                "it must return as many for each"
+                f"the map {self.map!r} returns arrays of different lengths; it must return as "
+                "many numbers for each event"
             )
         with np.errstate(over="ignore"):
             found = np.array(rows).astype(points.dtype)

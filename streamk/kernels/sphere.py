@@ -133,7 +133,7 @@ class Polynomial(DotProductKernel):
         number = isinstance(self.offset, int | float | np.number)
         if not number or not 0.0 <= self.offset < math.inf:
             raise InvalidInput(
-                f"offset={shown(self.offset)} of Polynomial must be a number from 0 on"
+                f"offset={shown(self.offset)} of Polynomial must be a number, at least 0"
             )
 
     def mapped(self, points: NDArray[Any]) -> NDArray[Any]:
@@ -346,8 +346,8 @@ class Zonal(SphericalKernel):
         )
         if not numbers or not 1 <= len(found) <= HIGHEST + 1 or not is_positive(sum(found)):
             raise InvalidInput(
-                f"weights={shown(self.weights)} of Zonal must be 1 to {HIGHEST + 1} numbers from 0 "
-                "on, of the degrees 0, 1, ..., and not all 0"
+                f"weights={shown(self.weights)} of Zonal must be 1 to {HIGHEST + 1} numbers of at "
+                "least 0, for the degrees 0, 1, ..., and not all 0"
             )
         object.__setattr__(self, "weights", tuple(float(b) for b in found))
 
@@ -375,7 +375,7 @@ class Zonal(SphericalKernel):
         Raises
         ------
         InvalidInput
-            If a weight is negative, so that the function is no kernel on this sphere.
+            If a weight is negative, so that the function is not a kernel on this sphere.
 
         Examples
         --------
@@ -391,7 +391,7 @@ class Zonal(SphericalKernel):
         if min(found) < -1e-9 * scale:
             worst = int(np.argmin(found))
             raise InvalidInput(
-                f"the function is no kernel on the sphere of {q} columns: its weight of degree "
+                f"the function is not a kernel on the sphere of {q} columns: its weight of degree "
                 f"{worst} is {found[worst]:g}, below 0"
             )
         weights = tuple(0.0 if b < 1e-12 * scale else round(b, 12) for b in found)
@@ -467,7 +467,7 @@ def _gegenbauer_nodes(q: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     `roots_jacobi` has none of such large exponents as 20,000 columns ask for.
     """
     if not is_whole(q) or q < 2:
-        raise InvalidInput(f"columns={q - 1!r} must be a whole number from 1 on")
+        raise InvalidInput(f"columns={q - 1!r} must be a whole number of at least 1")
     half, k = (q - 2) / 2.0, np.arange(2, _NODES)
     beside = np.sqrt(k * (k + 2.0 * half - 1.0) / (4.0 * (k + half) * (k + half - 1.0)))
     beside = np.concatenate([[math.sqrt(1.0 / (2.0 * (1.0 + half)))], beside])

@@ -131,7 +131,7 @@ class GrowingCholesky:
 
     @property
     def inverse_diagonal(self) -> Numbers:
-        """Diagonal of the inverse of W, shape (l,): 1 / what is lost with each row."""
+        """Diagonal of the inverse of W, shape (l,): 1 / the loss of removing each row."""
         return self._inverse[: self._size]
 
     def solve(self, K: Numbers) -> Numbers:
@@ -214,8 +214,8 @@ class GrowingCholesky:
         norms = np.einsum("ij,ij->i", own, own)
         if n and not (own.diagonal().min() > 0.0 and np.abs(norms - 1.0).max() < _ROUNDED):
             raise StateError(
-                "array 'factor' of landmarks is no Cholesky factor: its diagonal is not positive, "
-                "or the rows have another length than 1"
+                "array 'factor' of landmarks is not a Cholesky factor: its diagonal is not "
+                "positive, or its rows do not have length 1"
             )
         own += np.tril(own, -1).T
         made._inverse = np.zeros(len(made.room))
@@ -271,9 +271,9 @@ class IncrementalOasis:
     tol : float, default 1e-3
         Schur complement that an event must exceed to become a landmark, below 1.
     half_life : float, optional
-        In events. The claim of a landmark, what its removal costs, halves for every so many events
-        of which none leaned on it most (by ``|q_j|``). By default nothing is forgotten, and what
-        the stream no longer resembles stays, as do its outliers. Many times max_landmarks suits.
+        In events. The claim of a landmark, the cost of its removal, halves for every so many events
+        in which it was not the most used one (by ``|q_j|``). By default nothing is forgotten: old
+        landmarks and outliers stay. Many times max_landmarks suits.
     margin : float or None, default 0.5
         How much more than itself the determinant must become for a landmark to be replaced. With
         1 it must double. The smaller it is, the more outliers are sought out and the more
@@ -379,13 +379,13 @@ class IncrementalOasis:
         """Look at events X (n, d), and stop wherever the landmarks change.
 
         It is for what is learned in the coordinates: an event that changes the landmarks is looked
-        at only when all before it have been asked for. What is to be predicted before each event is
+        at only when all before it have been asked for. Events to predict before each event is
         looked at is `asked` (n, d), X by default.
 
         Yields
         ------
         some : slice
-            The next events, whose landmarks are now those there are.
+            The next events, for the present landmarks.
         changes : list of Admission or Removal
             How they became that, in order.
         Phi : array of shape (events, l)
@@ -446,14 +446,14 @@ class IncrementalOasis:
             raise InvalidInput(f"events must have shape (n, columns), not {rows.shape}")
         if self._points is not None and rows.shape[1] != self._points.shape[1]:
             raise InvalidInput(
-                f"events have {rows.shape[1]} columns, but those before had"
-                f" {self._points.shape[1]}; call add_columns for new ones"
+                f"events have {rows.shape[1]} columns, but earlier ones had "
+                f"{self._points.shape[1]}; call add_columns for new ones"
             )
         finite = np.isfinite(rows)
         if not finite.all():
             row, column = np.argwhere(~finite)[0]
             raise InvalidInput(
-                f"value {rows[row, column]} in row {row}, column {column}; fill in what is missing"
+                f"value {rows[row, column]} in row {row}, column {column}; fill in missing values"
             )
         return rows
 
@@ -523,7 +523,7 @@ class IncrementalOasis:
         return np.asarray(self.transform(_row(x))[0])
 
     def coefficients(self, W: Numbers) -> Numbers:
-        """Return coefficients W (l, outputs) of coordinates as those of the landmarks' kernels.
+        """Convert coefficients W (l, outputs) of coordinates to those of the landmarks' kernels.
 
         ``W' transform(x)`` is ``coefficients(W)' k(landmarks, x)``.
         """
@@ -533,7 +533,7 @@ class IncrementalOasis:
         """Append columns that were zero in all events so far; nothing changes for these.
 
         Before the first event there is nothing to do: it tells how many columns there are. Raises
-        `InvalidInput` if `count` is no whole number of at least 0.
+        `InvalidInput` if `count` is not a whole number of at least 0.
         """
         check_count("count", count, least=0)
         if self._points is not None:
@@ -558,7 +558,7 @@ class IncrementalOasis:
 
     @classmethod
     def from_state(cls, state: State) -> IncrementalOasis:
-        """Return the landmarks whose state this is, or raise StateError if it does not fit."""
+        """Return the landmarks of a state. Raises StateError if it does not fit."""
         state.expect(cls.TYPE)
         header: dict[str, Any] = state.header
         with reading(_OWNER):

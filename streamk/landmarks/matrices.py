@@ -20,11 +20,9 @@ from streamk.kernels import Kernel
 
 
 def numbers(X: Any, name: str) -> NDArray[np.float64]:
-    """Return an array of float64; refuse what is sparse, complex or holds what is no number."""
+    """Return an array of float64; refuse sparse or complex arrays and anything but numbers."""
     if hasattr(X, "tocsr"):
-        raise InvalidInput(
-            f"{name} is sparse, and points must be dense: pass what its toarray() returns"
-        )
+        raise InvalidInput(f"{name} is sparse, but points must be dense; pass {name}.toarray()")
     try:
         if not np.iscomplexobj(X):
             return np.asarray(X, dtype=np.float64)
@@ -111,7 +109,7 @@ class MatrixRows:
 
 
 class GivenRows:
-    """Rows of which the entries with all landmarks are given, (m, landmarks)."""
+    """Rows given by their entries with all landmarks, (m, landmarks)."""
 
     def __init__(self, K: Numbers, numbers: dict[float, int]) -> None:
         self._K, self._numbers = K, numbers
@@ -128,7 +126,7 @@ class GivenRows:
         out[:] = self._K[some, [self._numbers[z] for z in landmarks[:, 0].tolist()]].T
 
     def landmarks(self) -> Numbers:
-        """Return none: new rows are not among those that landmarks are chosen from."""
+        """Return an empty array: new rows cannot become landmarks."""
         return np.empty((0, 1))
 
     def take(self, indices: Indices) -> GivenRows:
@@ -191,11 +189,11 @@ class GivenMatrix:
         return self._diagonal
 
     def new_rows(self, Y: ArrayLike, landmarks: Numbers) -> KernelRows:
-        """Return rows whose entries with the landmarks are given, in the landmarks' order."""
+        """Return rows given by their entries with the landmarks, in the landmarks' order."""
         K = checked_points(Y, "Y", least=0)
         if K.shape[1] != len(landmarks):
             raise InvalidInput(
-                f"Y has {K.shape[1]} columns; of a precomputed matrix, new rows are given by their "
+                f"Y has {K.shape[1]} columns; with a precomputed matrix, give new rows as their "
                 f"entries with the {len(landmarks)} landmarks"
             )
         return GivenRows(K, {z: number for number, z in enumerate(landmarks[:, 0].tolist())})
@@ -309,7 +307,7 @@ class KernelMatrix:
 
 
 class DiffusionMatrix(KernelMatrix):
-    """The matrix of a diffusion kernel, of which the row sums are kept."""
+    """The matrix of a diffusion kernel, with its row sums."""
 
     def __init__(self, kernel: Kernel, X: Numbers, weights: Numbers | None = None) -> None:
         super().__init__(kernel, X)
@@ -321,7 +319,7 @@ class DiffusionMatrix(KernelMatrix):
             worst = int(np.argmin(sums > 0.0))
             raise InvalidInput(
                 f"row {worst} of the kernel matrix sums up to {sums[worst]:g}; a diffusion kernel "
-                "needs positive row sums: take a kernel without negative values, such as Gaussian"
+                "needs positive row sums: use a kernel without negative values, such as Gaussian"
             )
         return np.asarray(1.0 / np.sqrt(sums))
 
@@ -363,7 +361,7 @@ def _narrowed(points: Numbers, dtype: np.dtype[Any]) -> NDArray[Any]:
         i, j = np.argwhere(~np.isfinite(narrowed))[0]
         raise InvalidInput(
             f"the value {points[i, j]} in row {i}, column {j} is beyond the range of {dtype}; "
-            "scale the points, or take dtype='float64'"
+            "scale the points, or use dtype='float64'"
         )
     return narrowed
 
@@ -392,7 +390,6 @@ def as_matrix(X: Any, kernel: Kernel | Diffusion | str) -> Matrix:
     shape = G.shape
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
         raise InvalidInput(
-            f"a precomputed kernel matrix has as many rows as columns, at least one; X is of shape "
-            f"{shape}"
+            f"a precomputed kernel matrix must be square and not empty; X has shape {shape}"
         )
     return GivenMatrix(G)

@@ -196,7 +196,7 @@ def block_rpcholesky(
     dtype: DTypeLike = "float64",
     threads: int | None = None,
 ) -> Landmarks:
-    """Draw landmarks as `rpcholesky` does, in blocks of proposals of which some are rejected.
+    """Draw landmarks as `rpcholesky` does, but in blocks of proposals, some of them rejected.
 
     Examples
     --------
@@ -351,7 +351,7 @@ def k_means(
 ) -> Landmarks:
     """Take the centres of clusters of points as landmarks.
 
-    They are no rows of `X`: `Landmarks.indices` is None. There are no more than different points.
+    They are not rows of `X`: `Landmarks.indices` is None. There are no more than different points.
     It needs scikit-learn, and finds the clusters by one thread.
 
     Raises
@@ -373,8 +373,8 @@ def k_means(
     matrix, real, random = begun(X, kernel, max_landmarks, seed, dtype)
     if matrix.points is None:
         raise InvalidInput(
-            "k_means needs points, and a precomputed matrix has none: pass X of shape (n, d) and a "
-            "Kernel, or take another method"
+            "k_means needs points, but a precomputed matrix has none: pass X of shape (n, d) and "
+            "a Kernel, or use another method"
         )
     centers = centers_of(matrix.points, max_landmarks, random, init="random", iterations=ITERATIONS)
     stopped = "count" if len(centers) == max_landmarks else "all"
@@ -406,7 +406,7 @@ def centers_of(
 
 
 def scikit_learn(module: str, what: str) -> Any:
-    """Return a module of scikit-learn, for `what`; raise BackendUnavailable if there is none."""
+    """Return a module of scikit-learn, for `what`; raise BackendUnavailable if it is missing."""
     try:
         return importlib.import_module(f"sklearn.{module}")
     except ImportError as error:
@@ -428,8 +428,8 @@ def full(matrix: Matrix, method: str) -> Numbers:
     size = 8 * matrix.n**2
     if size > LIMIT:
         raise InvalidInput(
-            f"{method} needs the whole matrix, which takes {size / 2**30:.3g} GiB for "
-            f"n={matrix.n}, more than the {LIMIT / 2**30:.3g} GiB that are formed: take oasis or "
+            f"{method} needs the whole matrix, which would take {size / 2**30:.3g} GiB for "
+            f"n={matrix.n}, above the limit of {LIMIT / 2**30:.3g} GiB: use oasis or "
             "block_rpcholesky, which need a few of its columns, or fewer rows"
         )
     G = np.empty((matrix.n, matrix.n))

@@ -63,7 +63,7 @@ class Landmarks:
     matrix : Matrix
         What was approximated.
     indices : int64 array of shape (landmarks,), or None
-        Rows of the landmarks, in the order in which they were chosen; None if they are no rows.
+        Rows of the landmarks, in the order in which they were chosen; None if they are not rows.
     schur : float64 array of shape (rank,)
         Schur complement of each landmark in the factor when it was chosen: the squared distance of
         its column from the span of those before.
@@ -200,14 +200,14 @@ class Landmarks:
         elif type(self.matrix) is KernelMatrix:
             matrix = KernelMatrix(self.matrix.kernel, every)
         else:
-            raise InvalidInput("a diffusion kernel's landmarks cannot do without the other rows")
+            raise InvalidInput("the landmarks of a diffusion kernel need all other rows")
         L = lower(self._rows[: self.rank], self.rank, self._factor.F.dtype)
         factor = Factor(matrix.rows(L.dtype), self.rank, L.dtype, self._factor.threads)
         factor.extend(every, L, 0)
         return replace(self, matrix=matrix, indices=among, _factor=factor, _all=every, used=among)
 
     def transform(self, Y: ArrayLike) -> Numbers:
-        """Return the Nyström features ``L^-1 k(landmarks, y)``, whose products are the kernel's.
+        """Return the Nyström features ``L^-1 k(landmarks, y)``, whose products give the kernel.
 
         Of points Y (m, d) they are float64 (m, rank); of a precomputed matrix, Y has the new rows'
         entries with the landmarks, (m, landmarks). A row's have the same bits in whatever batch it
@@ -265,7 +265,7 @@ class Landmarks:
 
 
 def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped: str) -> Landmarks:
-    """Return what a selection has chosen among the rows of a matrix, in that order."""
+    """Return the landmarks of a selection among the rows of a matrix, in the order chosen."""
     selection.flush()
     rank = len(selection)
     selection.factor.trim(rank)
@@ -286,7 +286,7 @@ def landmarks_of(matrix: Matrix, selection: Selection, indices: Indices, stopped
 def begun(
     X: Any, kernel: Kernel | Diffusion | str, max_landmarks: int, seed: int, dtype: DTypeLike
 ) -> tuple[Matrix, np.dtype[Any], np.random.Generator]:
-    """Check what all methods are given; return the matrix, the factor's type and the draws."""
+    """Check the arguments common to all methods; return matrix, factor's type and generator."""
     check_count("max_landmarks", max_landmarks)
     check_count("seed", seed, least=0)
     random = np.random.Generator(np.random.Philox(seed))
@@ -333,7 +333,7 @@ def nystrom(
     """
     matrix, real = as_matrix(X, kernel), check_dtype(dtype)
     if (indices is None) == (points is None):
-        raise InvalidInput("nystrom needs indices= or points=, one of them")
+        raise InvalidInput("nystrom needs either indices= or points=")
     if points is not None:
         return of_points(matrix, checked_points(points, "points"), real, threads)
     chosen = np.asarray(indices)
@@ -368,8 +368,8 @@ def of_points(
     """Return the approximation from points that need not be rows of the matrix."""
     if not isinstance(matrix, KernelMatrix):
         raise InvalidInput(
-            "landmarks that are no rows of X need points, which a precomputed matrix does not "
-            "have: pass X of shape (n, d) and a kernel, or indices"
+            "landmarks outside X need points, which a precomputed matrix does not have: pass X of "
+            "shape (n, d) and a kernel, or indices"
         )
     if points.shape[1] != matrix.points.shape[1]:
         raise InvalidInput(

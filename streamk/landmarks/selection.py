@@ -49,7 +49,7 @@ Row = NDArray[Any]
 
 
 def room(rows: int, columns: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array of at least so many columns, whose rows begin where a line of memory does.
+    """Return an array of at least so many columns; its rows begin at cache lines.
 
     Vectors that lie across two lines take twice as long to load.
     """
@@ -140,7 +140,7 @@ class Factor:
             divide(-(-n // step), n * new * (start + new + 64), work, self.threads)
 
     def check(self, rows: Sequence[Row]) -> None:
-        """Check that what is left of the diagonal is not negative."""
+        """Check that the rest of the diagonal is not negative."""
         columns, precision = len(rows), float(np.finfo(self.F.dtype).eps)
         wrong = np.isnan(self.schur)
         limit = -max(_NEGATIVE, precision**0.5) * self.largest
@@ -154,7 +154,7 @@ class Factor:
             i = int(np.argmax(wrong))
             raise InvalidInput(
                 f"the Schur complement of row {i} is {self.schur[i]:.3g} after {columns} "
-                "landmarks, so the matrix is not positive semidefinite; take a kernel that is, or "
+                "landmarks, so the matrix is not positive semidefinite; use a kernel that is, or "
                 "add a multiple of the identity"
             )
 
@@ -177,7 +177,7 @@ class Factor:
         return found
 
     def take(self, indices: Indices, columns: int) -> Factor:
-        """Return a factor of some rows, of which the first columns are known."""
+        """Return a factor of some rows with known first columns."""
         taken = Factor(self.rows.take(indices), self.F.shape[1], self.F.dtype, self.threads)
         for first in range(0, len(indices), _ROWS):
             some = slice(first, first + _ROWS)
@@ -380,7 +380,7 @@ class Selection:
         return max(4.0 * self._precision * (count + 1) * self.factor.largest, self._least)
 
     def best(self) -> tuple[float, int]:
-        """Return the largest Schur complement, -inf if there is none, and its row."""
+        """Return the largest Schur complement (-inf without candidates) and its row."""
         delta, i = self._all.best(self._chosen)
         if math.isnan(delta):
             self.flush()
@@ -422,7 +422,7 @@ class Selection:
         self.add_foreign(landmark, own, delta, i)
 
     def add_foreign(self, landmark: Numbers, row: Row, delta: float, i: int | None = None) -> None:
-        """Append a landmark of which all is known, whether or not it is one of the rows.
+        """Append a landmark with known values; it need not be one of the rows.
 
         Its row of the factor (landmarks + 1,) goes up to the diagonal; it and the landmark
         (numbers,) are kept as they are. `delta` is its Schur complement, and i which row it is.

@@ -80,7 +80,7 @@ class SelfExpressive:
         return _encode(self.dictionary, self._points(Y), self.sparsity, self.error)
 
     def reconstruct(self, Y: ArrayLike | None = None) -> Numbers:
-        """Return what the codes say of the points: the points without their noise, float64 (m, d).
+        """Reconstruct the points from their codes, without their noise, float64 (m, d).
 
         Y (m, d) are points to code first; by default those that the landmarks were chosen from.
         """
@@ -113,7 +113,7 @@ class SelfExpressive:
         (n, n) matrix is never formed; scikit-learn's k-means splits their rows, scaled to length 1
         (Ng, Jordan and Weiss 2002). A point without a code shares no landmark with any, and its
         cluster means nothing. Clusters are int64 (n,); the seed is of the starts of k-means. Raises
-        `InvalidInput` if `n_clusters` is no whole number from 1 to l.
+        `InvalidInput` if `n_clusters` is not a whole number from 1 to l.
         """
         check_count("n_clusters", n_clusters)
         if n_clusters > len(self.indices):
@@ -195,7 +195,7 @@ def self_expressive(
     Raises
     ------
     InvalidInput
-        If `X` is no matrix of finite numbers or all zero, or an option is out of range.
+        If `X` is not a matrix of finite numbers or all zero, or an option is out of range.
     BackendUnavailable
         If scikit-learn is not installed.
 
@@ -219,7 +219,9 @@ def self_expressive(
     """
     check_count("sparsity", sparsity)
     if not isinstance(error, int | float | np.number) or not 0 <= error < 1:
-        raise InvalidInput(f"error={shown(error)} must be from 0 to below 1 length of the point")
+        raise InvalidInput(
+            f"error={shown(error)} must be at least 0 and below 1, in lengths of the point"
+        )
     points = checked_points(X, "X")
     if not points.any():
         raise InvalidInput("X is all zero; there is nothing to choose landmarks from")
@@ -267,7 +269,7 @@ def _pursued(gram: Numbers, products: Numbers, sparsity: int, error: float) -> N
     """Orthogonal matching pursuit of unit vectors: at most `sparsity` atoms, fewer if they do."""
     pursue = scikit_learn("linear_model", "matching pursuit").orthogonal_mp_gram
     with warnings.catch_warnings():
-        # It warns of codes that are exact before they have all their atoms, which is no fault.
+        # It warns of codes that are exact before they have all their atoms, which is not a fault.
         warnings.simplefilter("ignore", RuntimeWarning)
         codes = pursue(gram, products.T, n_nonzero_coefs=sparsity).reshape(len(gram), -1).T
         # It takes a number of atoms or a residual. The pursuit is greedy, so the code of a

@@ -31,7 +31,7 @@ class LateLabels:
         Records with the key of an event and its label, under the names that both have in the job.
         Its encoding is one whose values have names, and so is that of the events.
     key : str
-        The field by which a label finds its event: text or a whole number. It is no column.
+        The field by which a label finds its event: text or a whole number. It is not a column.
     timeout : float, optional
         Seconds, by the clocks of the sequence, that an event waits for its label. By default it
         waits until `held_events` others have come after it.
@@ -41,7 +41,7 @@ class LateLabels:
         Events that wait at once, and labels; the oldest go first. As many keys that are over are
         remembered.
     revisions : "ignore" or "learn", default "ignore"
-        Of a label that says otherwise than the one before: the event is learned again with it, as
+        Of a label that contradicts the one before: the event is learned again with it, as
         long as its key is remembered, and scored again; or the first one stays.
     time : str, optional
         The field, in events and labels, that holds when they were: milliseconds since 1970 or a
@@ -102,11 +102,11 @@ class LateLabels:
         return JoinedSource(events, self.source, time=self.time)
 
     def trainer(self, model: Learner, source: Source, stream: Stream, **options: Any) -> Trainer:
-        """Return the trainer of a job with these labels, whose `options` are as of `Trainer`."""
+        """Return the trainer of a job with these labels; `options` as for `Trainer`."""
         return LateTrainer(model, source, stream, late=self, **options)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a checkpoint and the run that goes on from it must agree in."""
+        """Return the options that must be the same in a checkpoint and in a resumed run."""
         return {
             "key": self.key,
             "timeout": self.timeout_ms,

@@ -33,7 +33,7 @@ class Lead(NamedTuple):
 
 
 class Due(NamedTuple):
-    """A held event whose label has come; its slot is free then."""
+    """A held event with its label; its slot is free again."""
 
     slot: int
     before: Any
@@ -82,7 +82,7 @@ class Ahead:
         return [entry[2] for _, heaps in self._series.values() for heap in heaps for entry in heap]
 
     def due(self, series: str, time: int, label: Any) -> list[Due]:
-        """Return the events whose label the next event of a series has, or None: it is unknown."""
+        """Return the events whose label comes with the next event of a series; None if unknown."""
         self._drop_late(time)
         found = list[Due]()
         if series not in self._series:

@@ -41,7 +41,8 @@ def ahead(text: str) -> tuple[int | timedelta, ...]:
         found = ()
     if not all(found) or not found:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no horizon; write a number of events, as 24, or a span of time, as 24h"
+            f"{text!r} is not a horizon; write a number of events, such as 24, or a time "
+            "span, such as 24h"
         )
     return found
 
@@ -103,7 +104,7 @@ class LatePart(Part):
         )
         add(
             "--label-revisions POLICY",
-            "of a label that says otherwise than the one before: ignore (default), or learn: the"
+            "of a label that contradicts the one before: ignore (default), or learn: the"
             " event is learned again with it, as long as its key is remembered",
             one_of("ignore", "learn"),
         )
@@ -113,10 +114,11 @@ class LatePart(Part):
         if "horizon" in options:
             if "labels" in options:
                 raise UsageError(
-                    "--horizon is for labels that are in the events; leave it or --labels out"
+                    "--horizon is for labels in the events themselves; leave out --horizon or "
+                    "--labels"
                 )
             if "time" in options and not (_is_timed(options) or "entity" in options):
-                raise UsageError("--time is for a --horizon of time, as 24h; leave it out")
+                raise UsageError("--time is for a --horizon of time, such as 24h; leave it out")
         if "labels" not in options:
             known = _OF_HORIZON if "horizon" in options else {}
             for name in _OF_LABELS:
@@ -129,7 +131,8 @@ class LatePart(Part):
             return
         if "key" not in options:
             raise UsageError(
-                "--labels needs --key NAME: the field that is equal in an event and its label"
+                "--labels needs --key NAME: the field that has the same value in an event and "
+                "its label"
             )
         if "label" not in options:
             raise UsageError("--labels needs --label NAME: the field of the label in its records")
@@ -139,7 +142,7 @@ class LatePart(Part):
             )
 
     def connect(self, job: Making, engine_options: dict[str, Any]) -> None:
-        """Have the source of the labels, where there is one, opened after that of the events."""
+        """Open the source of the labels, if there is one, after that of the events."""
         if "labels" in job.options:
             engine_options["labels"] = partial(_opened_labels, job)
         if "horizon" in job.options:

@@ -1,4 +1,4 @@
-"""Events held until their labels come, in an array: their values, and what was predicted."""
+"""Events held in an array until their labels come: their values and predictions."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class HeldEvents:
         return found
 
     def records(self, slots: Places) -> HeldRecords:
-        """Return what is in slots, in this order (n,); of slot -1 a blank event."""
+        """Return the contents of slots (n,), in order; slot -1 gives a blank event."""
         picks = np.asarray(slots, np.intp)
         found = self.events[picks]
         found[picks < 0] = self._blanks(1, found.dtype)

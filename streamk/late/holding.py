@@ -46,10 +46,10 @@ class Waiting(Protocol):
         """Return the fates of events and labels."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts, "fates", and what else is no array, as JSON data."""
+        """Return the counts, "fates", and everything else but arrays, as JSON data."""
 
     def arrays(self) -> dict[str, Any]:
-        """Return the rest of what is known of them."""
+        """Return the arrays of the waiting events."""
 
     def restore(
         self,
@@ -61,7 +61,7 @@ class Waiting(Protocol):
 
 
 class HoldingTrainer(Trainer):
-    """A trainer whose events are held until their labels come.
+    """A trainer that holds events until their labels come.
 
     The stream has a label; all else is as of `Trainer`.
     """
@@ -122,8 +122,14 @@ class HoldingTrainer(Trainer):
         n, notes = self.fates.forgotten, super().notes
         if not n:
             return notes
-        told = f"what experts said of {n:,} events had no room until their label came, by which"
-        return (*notes, f"{told} they are weighed; raise pending_bytes (--set pending_bytes=N)")
+        told = f"predictions of the experts for {n:,} events were dropped before the label came,"
+        return (
+            *notes,
+            (
+                f"{told} so weights did not learn from them; raise pending_bytes (--set "
+                "pending_bytes=N)"
+            ),
+        )
 
     def hold_in(self, files: SegmentFiles) -> None:
         """Have events that do not fit into memory in files of a store, before any is held."""
@@ -259,7 +265,7 @@ class HoldingTrainer(Trainer):
         return {"slice": self._scoring.slice, "level": level}
 
     def held_state(self) -> State | None:
-        """Return what is held of events until their labels come, and what their fates were."""
+        """Return the state of the held events, and the counts of their fates."""
         work, held = self._work, self._held
         arrays = {**held.arrays(), **packed(work.held.records(held.slots))}
         if work.model.holds_predictions:
@@ -284,7 +290,7 @@ class HoldingTrainer(Trainer):
         """
         if held is None:
             raise StateError(
-                "the checkpoint holds no events, as one of a job with late labels does"
+                "the checkpoint holds no waiting events: it is not from a job with late labels"
             )
         held.expect(self.TYPE)
         header = held.header
@@ -306,7 +312,7 @@ class HoldingTrainer(Trainer):
         """Hold what a state holds."""
         work, model, slices = self._work, self.model, self.metrics.slices
         work.number = count(header, "number", _OWNER)
-        # Slices of another column, and thresholds of another level, are of no use to this run.
+        # Slices of another column, and thresholds of another level, do not apply to this run.
         since = {"slice": "sliced_from", "level": "regions_from"}
         for name, wanted in self._scored_by.items():
             same = header.get(name) == wanted

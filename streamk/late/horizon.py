@@ -101,15 +101,15 @@ class Horizon:
         check_source(events, "events", "horizons")
         if self.timed and self.time is None and not events.has_times:
             raise InvalidInput(
-                "the events have no time of their own, and the horizon is one of time; name the"
-                " field that has it by time= (--time), or give the horizon as a number of events"
+                "the horizon is a time span, but the events have no time; name their time field "
+                "by time= (--time), or give the horizon as a number of events"
             )
         if not learn:
             raise InvalidInput("a horizon is for a job that learns")
         if model.models or model.events_at_once:
             raise InvalidInput(
-                "challengers, shards and workers have no horizon; leave it out, or run the model"
-                " alone"
+                "a horizon cannot be combined with challengers, shards or workers; leave it out, "
+                "or run the model alone"
             )
         return JoinedSource(events, None, time=self.time)
 
@@ -122,16 +122,18 @@ class Horizon:
                 raise InvalidInput(f"a horizon of {one} must be a whole number of events or a time")
         if not self.leads or len(set(self.names)) < len(self.names):
             told = ", ".join(self.names)
-            raise InvalidInput(f"the horizons must be one or more, each once, not: {told}")
+            raise InvalidInput(f"give one or more horizons, each once, not: {told}")
         if label is None:
             raise InvalidInput("a horizon needs label=, the field that is to be predicted")
         if self.series == label:
             raise InvalidInput(f"the field of the series is the label, {label!r}; name another one")
         if self.time is not None and not self.timed:
-            raise InvalidInput(f"time={self.time!r} is for a horizon of time, as 24h; leave it out")
+            raise InvalidInput(
+                f"time={self.time!r} is for a horizon of time, such as 24h; leave it out"
+            )
 
     def trainer(self, model: Learner, source: Source, stream: Stream, **options: Any) -> Trainer:
-        """Return the trainer of a job with this horizon, whose `options` are as of `Trainer`.
+        """Return the trainer of a job with this horizon; `options` as for `Trainer`.
 
         Raises `InvalidInput` if they do not go together.
         """
@@ -140,7 +142,7 @@ class Horizon:
         return HorizonTrainer(model, source, stream, horizon=self, **options)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a checkpoint and the run that goes on from it must agree in.
+        """Return the options that must be the same in a checkpoint and in a resumed run.
 
         The horizon itself is that of a model, too, with which another job begins.
         """
@@ -153,7 +155,7 @@ class Horizon:
 
 
 class _ByHorizon(SliceReader):
-    """The horizons in the place of values of a column."""
+    """Horizons, used like the values of a column."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.name, self._first = "horizon", names[0]
@@ -164,7 +166,7 @@ class _ByHorizon(SliceReader):
 
 
 class HorizonTrainer(HoldingTrainer):
-    """A trainer whose events are learned with the labels of later ones."""
+    """A trainer that learns events with the labels of later events."""
 
     TYPE = "horizon"
     _held: Ahead
@@ -183,7 +185,10 @@ class HorizonTrainer(HoldingTrainer):
         if self._horizons == 1:
             return super()._slice_reader(source, name)
         if name is not None:
-            raise InvalidInput(f"slice={name!r}: several horizons have figures of their own each")
+            raise InvalidInput(
+                f"slice={name!r} cannot be combined with several horizons, each of which has its "
+                "own figures"
+            )
         return _ByHorizon(self._horizon.names)
 
     def _use_details(self, kept: RegionGiver | None) -> None:
@@ -264,7 +269,10 @@ class HorizonTrainer(HoldingTrainer):
         fates, horizon = self.fates, self._horizon
         notes, named = super().notes, f"the horizon of {', '.join(horizon.names)}"
         if fates.overflow:
-            told = f"{fates.overflow:,} events were dropped unlearned: {named} spans more than"
+            told = (
+                f"{fates.overflow:,} events were dropped before they were learned: {named} spans "
+                "more than"
+            )
             notes = (*notes, f"{told} held_events={horizon.held_events:,}; raise that option")
         elif fates.events and not fates.joined:
             n, gaps = fates.events // self._horizons, ""

@@ -1,4 +1,4 @@
-"""The join of events and labels by their keys, and the fates of those that find no other.
+"""Joins events and labels by their keys, and counts those without a match.
 
 Nothing here predicts, learns or looks at a clock on the wall: events and labels come in the order
 of the sequence with its clocks, and each gives the steps that `Steps` follows.
@@ -60,14 +60,14 @@ class WaitingQueue:
     # --- one by one -------------------------------------------------------------------------------
 
     def get(self, key: str) -> Entry | None:
-        """Return an entry, None where there is none."""
+        """Return an entry; None if the key is missing."""
         entry = self._young.get(key)
         if entry is None and key in self._found:
             return self._found[key][1]
         return entry
 
     def pop(self, key: str) -> Entry | None:
-        """Remove and return an entry, whose slot is the caller's; None where there is none."""
+        """Remove and return an entry, with its slot; None if the key is missing."""
         entry = self._young.pop(key, None)
         if entry is None and key in self._found:
             row, entry = self._found.pop(key)
@@ -75,11 +75,11 @@ class WaitingQueue:
         return entry
 
     def add(self, key: str, entry: Entry) -> None:
-        """Add an entry whose key is not there, and whose clock is not below the others'."""
+        """Add an entry with a new key and a clock not below those of the others."""
         self._young[key] = entry
 
     def clock(self) -> int | None:
-        """Return the clock of the oldest entry; None where there is none."""
+        """Return the clock of the oldest entry; None if the queue is empty."""
         found = self._log.oldest()
         if found is not None:
             return int(found.entry[-1])
@@ -98,7 +98,7 @@ class WaitingQueue:
     def pop_due(
         self, before: int, most: int, *, recall: bool = False
     ) -> tuple[list[tuple[str, Entry]], bool]:
-        """Remove and return the oldest whose clocks are lower, so many at most.
+        """Remove and return the oldest entries with lower clocks, at most so many.
 
         With `recall` they are to have slots. The second of what is returned tells whether some were
         given slots that `look_up` had not given them.
@@ -117,7 +117,7 @@ class WaitingQueue:
     def look_up(self, keys: Sequence[str], due: tuple[int, int] | None = None) -> None:
         """Find the keys of a batch on the disk, and have their events in slots until `seal`.
 
-        `due` is a clock, and how many of the oldest before it are to be found too. Raises
+        `due` is a clock, and how many of the oldest before it are found too. Raises
         `StateError` if a file is damaged.
         """
         if not len(self._log):
@@ -181,13 +181,13 @@ class WaitingQueue:
         check: Callable[[HeldRecords], None],
         slots: Iterator[int],
     ) -> None:
-        """Go on with what `arrays` and `files` gave; `slots` gives those of entries that have one.
+        """Restore from `arrays` and `files`; `slots` gives the slots of entries that have one.
 
         Raises `StateError`, `ValueError`, `msgspec.MsgspecError` if it is not its own, and what
         `check` raises, see `check_held`.
         """
         if young.dtype != np.uint8 or young.ndim != 1:
-            raise ValueError(f"an array of {young.dtype} is no JSON")
+            raise ValueError(f"an array of {young.dtype} is not JSON")
         kind: Any = list[self._kind]  # type: ignore[name-defined]
         rows = msgspec.json.decode(young.tobytes(), type=kind)
         has_slots = self._held is not None
@@ -197,18 +197,18 @@ class WaitingQueue:
             for key, *rest in rows
         )
         if len(self._young) < len(rows):
-            raise StateError("a key is twice among the held events in the checkpoint")
+            raise StateError("a key occurs twice among the held events in the checkpoint")
         self._log.restore(names, live, check if has_slots else None)
 
 
 class Predict(NamedTuple):
-    """The next event is to be predicted; it is held in `slot`, or in none (-1)."""
+    """Predict the next event, and hold it in `slot`, or not at all (-1)."""
 
     slot: int
 
 
 class Learn(NamedTuple):
-    """The event held in `slot` is to be learned with `label`; `again` if it was learned before.
+    """Learn the event in `slot` with `label`; `again` if it was learned before.
 
     Unless its label may be revised, the slot is free then.
     """
@@ -280,11 +280,11 @@ class Join:
 
     @property
     def slots(self) -> list[int]:
-        """The slots of the events in memory: those held, and those that may be learned again."""
+        """The slots of the events in memory: held ones, and those that may be learned again."""
         return [*self._held.slots, *self._over.slots]
 
     def begin(self, keys: Sequence[str], last: int) -> None:
-        """Find on the disk what a batch needs: that of its keys, and what is over at its end.
+        """Read from disk the entries that a batch needs: those of its keys, and those it makes due.
 
         `last` is the highest clock. Raises `StateError` if a file is damaged.
         """
@@ -296,7 +296,7 @@ class Join:
         self._over.look_up(keys)
 
     def end(self) -> None:
-        """End a batch, all of whose steps were followed. Raises `EngineError` as files do."""
+        """End a batch after all its steps. Raises `EngineError` if files fail."""
         for queue in self._queues.values():
             queue.seal()
         self.settle()
@@ -306,7 +306,7 @@ class Join:
         self._events.settle()
 
     def event(self, key: str, clock: int) -> list[Step]:
-        """Take an event, after what is `due`; returns what is to be done now, in this order."""
+        """Take an event, after the steps of `due`; return the next steps, in order."""
         if self._held.get(key) is not None or self._over.get(key) is not None:
             self.fates.duplicate_events += 1
             return [_UNHELD]
@@ -325,7 +325,7 @@ class Join:
         return [Predict(slot), self._learn(key, slot, found[1], clock)]
 
     def label(self, key: str, label: Label, clock: int) -> list[Step]:
-        """Take a label, after what is `due`; returns what is to be done now."""
+        """Take a label, after the steps of `due`; return the next steps."""
         held = self._held.pop(key)
         if held is not None:
             self.fates.joined += 1
@@ -366,7 +366,7 @@ class Join:
         self._over.add(key, entry)
 
     def due(self, clock: int) -> Iterator[tuple[list[Step], bool]]:
-        """Yield what is to be done at a clock, before a record of it is taken.
+        """Yield the steps that are due at a clock, before a record of that time is taken.
 
         Where the second of a pair is true, the steps so far are followed to their end before the
         next is asked for, and `settle` is called.
@@ -411,7 +411,7 @@ class Join:
     # --- state ------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts, and the names of the files of what is not in memory, as JSON data."""
+        """Return the counts, and the names of the files of entries on disk, as JSON data."""
         files = {name: queue.files() for name, queue in self._queues.items()}
         return {"fates": asdict(self.count()), "segments": files}
 

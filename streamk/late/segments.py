@@ -86,7 +86,7 @@ class KeyIndex:
         return np.concatenate(places)[order], candidates[order]
 
     def add(self, hashes: Hashes, rows: Rows) -> None:
-        """Add rows (n,), none of which is there, with the hashes of their keys."""
+        """Add new rows (n,) with the hashes of their keys."""
         while self._runs and len(self._runs[-1][0]) <= 2 * len(hashes):
             before, others = self._runs.pop()
             there = self._alive(others)
@@ -152,13 +152,13 @@ class Segment:
 
     @classmethod
     def opened(cls, files: SegmentFiles, name: str, live: NDArray[np.uint8]) -> Segment:
-        """Open a segment of a checkpoint, of whose rows some wait, 0 or 1 of each of the first.
+        """Open a segment of a checkpoint; 0 or 1 for each of the first rows tells if it waits.
 
         Raises `StateError` if it is damaged.
         """
         segment = cls(files, name, files.read(name))
         if len(live) < len(segment):
-            raise StateError(f"{name} of held events has more rows than were told of")
+            raise StateError(f"{name} of held events has more rows than its checkpoint says")
         segment.live = bytearray(live[: len(segment)].tobytes())
         segment.left = sum(segment.live)
         return segment
@@ -240,7 +240,7 @@ class Found(NamedTuple):
 
 
 class SegmentLog:
-    """Segments, the oldest first, whose entries are of one kind of tuple of JSON."""
+    """Segments, the oldest first, with entries that are tuples of JSON of one kind."""
 
     def __init__(self, files: SegmentFiles, kind: Any) -> None:
         self._files, self._decoder = files, msgspec.json.Decoder(kind)
@@ -259,7 +259,7 @@ class SegmentLog:
     # --- rows -------------------------------------------------------------------------------------
 
     def find(self, keys: Sequence[str]) -> dict[str, Found]:
-        """Return those of some keys that wait. Raises `StateError` if a file is damaged."""
+        """Return the waiting entries of some keys. Raises `StateError` if a file is damaged."""
         asked, rows = self._index.find(hashes_of(keys))
         there = self._alive(rows)
         asked, rows = asked[there], rows[there]
@@ -300,7 +300,7 @@ class SegmentLog:
         return next(iter(self.due(None, 1)), None)
 
     def due(self, before: int | None, most: int) -> list[Found]:
-        """Return the oldest rows, whose clocks are lower, so many at most, of one segment."""
+        """Return the oldest rows of one segment with lower clocks, at most so many."""
         if not self._segments:
             return []
         number = next(iter(self._segments))
@@ -318,7 +318,7 @@ class SegmentLog:
         return found
 
     def append(self, entries: Sequence[Sequence[Any]], records: HeldRecords | None) -> None:
-        """Add rows, `SEGMENT_ROWS` at most, all of them younger than those there are.
+        """Add rows, at most `SEGMENT_ROWS`, all younger than the existing ones.
 
         Raises `EngineError` if they cannot be written.
         """
@@ -399,10 +399,10 @@ class SegmentLog:
             segment = Segment.opened(self._files, name, bits)
             bits = bits[len(segment) :]
             if (segment.type is None) != (check is None) or segment.left == 0:
-                raise StateError(f"{name} of held events has other rows than those that wait")
+                raise StateError(f"{name} of held events does not have the rows that wait")
             self._left += segment.left
             self._add(segment)
             if check is not None:
                 check(segment.records(segment.waiting))
         if len(bits) >= 8:
-            raise StateError("the segments of held events have other rows than those that wait")
+            raise StateError("the segments of held events do not have the rows that wait")

@@ -23,7 +23,7 @@ _SAID = "_of_"
 
 
 class Horizons(OwnClasses):
-    """A learner for each of several horizons, all of which learn the same events.
+    """A learner for each of several horizons; all learn the same events.
 
     Events are held under numbers: k, k + n, k + 2n, ... are those of the k-th of n horizons. What
     is predicted without one is of the first.
@@ -69,7 +69,7 @@ class Horizons(OwnClasses):
 
     @property
     def learner(self) -> Any:
-        """That of the first horizon."""
+        """The learner of the first horizon."""
         return self.learners[0]
 
     @property
@@ -94,7 +94,7 @@ class Horizons(OwnClasses):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Predict without a trace: what is learned later is as if nothing had been asked."""
+        """Predict without a trace: later learning is the same as without the call."""
         with ExitStack() as stack:
             for learner in self.learners:
                 stack.enter_context(learner.aside())
@@ -159,7 +159,7 @@ class Horizons(OwnClasses):
 
     @property
     def held_dropped(self) -> int:
-        """Those of all learners."""
+        """The sum over all learners."""
         return sum(learner.held_dropped for learner in self.learners)
 
     # --- state ------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class Horizons(OwnClasses):
                 learner.restore_held_predictions(own)
 
     def state(self) -> State:
-        """Everything needed to go on exactly from here, but not what is held."""
+        """Return the state to go on exactly from here, without held events."""
         return self._state([learner.state() for learner in self.learners])
 
     def lent_state(self) -> State:
@@ -200,7 +200,7 @@ class Horizons(OwnClasses):
 
     @classmethod
     def from_state(cls, state: State, **placing: Any) -> Self:
-        """Return the learner whose state this is, or raise StateError."""
+        """Return the learner of a state, or raise StateError."""
         header: Any = state.expect(cls.TYPE).header
         model = cls.__new__(cls)
         with reading(_OWNER):

@@ -66,7 +66,7 @@ def _asked(name: str) -> Any:
 
 
 class JoinedSource(SourceBase):
-    """Two sources as one: its partitions are those of both, with "stream/" or "labels/" before.
+    """Two sources as one, with the partitions of both under "stream/" and "labels/".
 
     Without a source of labels it is that of the events, with times of their own.
 
@@ -199,7 +199,7 @@ class JoinedSource(SourceBase):
         return [told for source in self._sources.values() for told in source.unfinished()]
 
     def trouble(self) -> Trouble | None:
-        """Return what is wrong with one of them; None if nothing is."""
+        """Return the current trouble of one of them; None if there is none."""
         asked = [s.trouble() for s in self._sources.values() if isinstance(s, Troubled)]
         return next((trouble for trouble in asked if trouble is not None), None)
 
@@ -238,7 +238,7 @@ class Taken:
     """Numbers of the events' slices (m,)."""
 
     def before(self, row: int) -> Taken:
-        """Return what comes before a row of the batch."""
+        """Return the records before a row of the batch."""
         cut = slice(0, row)
         return replace(
             self,
@@ -318,7 +318,7 @@ class RecordReader:
         labels: list[Any],
         bad: dict[int, BadEvent],
     ) -> None:
-        """Read keys of records, and labels of those that have one; note those of no use."""
+        """Read keys of records, and labels of those that have one; note unusable ones."""
         for fields, there, labelled in self._parts(is_label):
             places = np.flatnonzero(there).tolist()
             values = [batch.values[row] for row in places]
@@ -356,7 +356,7 @@ class LateReader(RecordReader):
         except Rejected as rejected:
             label, why = None, rejected.reason
         if label is None:
-            raise InvalidInput(f"default={value!r} (--label-default) is no label: {why}")
+            raise InvalidInput(f"default={value!r} (--label-default) is not a label: {why}")
         return label
 
     def _parts(self, is_label: NDArray[np.bool_]) -> list[tuple[FieldReader, NDArray[Any], bool]]:

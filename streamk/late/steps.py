@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class HoldingModel:
-    """A model with the events that it holds, and what is said of them beside predictions."""
+    """A model with the events that it holds, and their regions and reasons."""
 
     model: Learner
     held: HeldEvents
@@ -69,8 +69,8 @@ class HoldingModel:
     def predict_and_learn(self, X: Floats, y: list[Any], numbers: list[int]) -> Prequential:
         """Predict the events X (n, d) and learn those with a label in y (n,), in their order.
 
-        Events that are not held have the number -1. In what is returned nothing is said in the
-        places of events that were learned.
+        Events that are not held have the number -1. Learned events have no entry
+        in the result.
         """
         model = self.model
         if model.columns is None:  # so that there is nothing to learn
@@ -93,7 +93,7 @@ class HoldingModel:
         return joined(parts, model)
 
     def scores(self, slots: list[int]) -> Prequential:
-        """Return what was predicted of held events, with the classes that are known now."""
+        """Return the predictions of held events, widened to the classes known now."""
         events, classes = self.held.events[slots], self.model.classes
         if not self.model.is_classifier:
             return Prequential(events["said"], None)
@@ -168,7 +168,7 @@ class BatchSteps:
         """Places of events to learn, and those of their predictions in the call."""
 
     def predict(self, row: int, slot: int, number: float | None = None) -> None:
-        """Have an event predicted after all that is to be learned so far, and held in a slot.
+        """Queue an event to be predicted, after all queued learning, and held in a slot.
 
         If a number is given, that is what is predicted.
         """
@@ -198,7 +198,7 @@ class BatchSteps:
     def learn(
         self, row: int, slot: int, label: Any, *, again: bool = False, before: Any = None
     ) -> None:
-        """Have the event in a slot learned after all that is to be predicted so far.
+        """Queue the event in a slot to be learned, after all queued predictions.
 
         A label that would make too many classes is a bad one instead. `before` is the label that
         was the last when the event was predicted, if that is known.
@@ -252,7 +252,7 @@ class BatchSteps:
             self.explained = len(self.rows), number, found
 
     def flush(self) -> None:
-        """Call the model for what is to be done so far."""
+        """Call the model for all queued steps."""
         if not self._y:
             return
         work, taken, n = self._work, self._taken, len(self._y)
@@ -337,7 +337,7 @@ class BatchSteps:
         self._measured.append(measured)
 
     def finish(self) -> None:
-        """Follow what is left, and put results together."""
+        """Carry out the remaining steps, and put the results together."""
         self.flush()
         model = self._work.model
         self.prequential, self.scored = joined(self._said, model), joined(self._scored, model)

@@ -31,7 +31,7 @@ _LABELS = 1000
 
 
 class LateTrainer(HoldingTrainer):
-    """A trainer whose labels come later than the events, from a source of their own.
+    """A trainer for labels that come later than the events, from another source.
 
     Its source is a `JoinedSource`.
     """
@@ -117,7 +117,7 @@ class LateTrainer(HoldingTrainer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about names that have not come, and labels that are no classes or met none."""
+        """Sentences about missing names, labels that are not classes and unmatched labels."""
         lacking = self._lacking
         return super().notes if lacking is None else (*super().notes, lacking)
 

@@ -244,7 +244,7 @@ class OnCenters(Supervised):
         options.check(self.OPTIONS, self)
         if kernel.code == KernelCode.LINEAR:
             raise InvalidInput(
-                f"kernel={kernel!r} is not bounded, as this learner needs; take another, such as "
+                f"kernel={kernel!r} is not bounded, but this learner needs a bounded one, such as "
                 "Laplacian"
             )
         self._kernel_numbers = kernel.numbers
@@ -323,7 +323,7 @@ class OnCenters(Supervised):
         return self._block
 
     def _turn(self) -> None:
-        """Do what is to be done at this event of the block."""
+        """Carry out the steps due at this event of the block."""
         if self._n_pending == self._block:
             self._close_block()
 
@@ -437,7 +437,7 @@ class OnCenters(Supervised):
         """
         events = self._check(X)
         if self.columns is None or not len(events):
-            raise InvalidInput("there are no events, or none were learned: no center is among them")
+            raise InvalidInput("no events are given, or none were learned, so there are no centers")
         best, outputs = self._best, self._n_outputs()
         pending = self._pending_coefficients[: self._n_pending]
         points, A = self._centers_of(best)

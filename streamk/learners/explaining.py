@@ -75,7 +75,7 @@ class Fields:
         """Fields whose values may be vectors, with those that are made of their numbers."""
 
     def follow(self, schema: Schema, columns: Sequence[Name]) -> None:
-        """Take over the columns that a model has by now: those of `Learner.explained`."""
+        """Take over the present columns of a model, from `Learner.explained`."""
         if columns is self.columns:
             return
         # Made apart and then put in place, as other threads may explain meanwhile.
@@ -109,7 +109,7 @@ class Fields:
         return found
 
     def apart(self, places: Places, x: NDArray[np.float64]) -> Places:
-        """Return fields of an event x (d,), and in the place of one of words the words it has."""
+        """Return fields of an event x (d,), with the words of a text instead of its field."""
         if not self._words:
             return places
         found: dict[Name, list[int]] = {}
@@ -275,7 +275,7 @@ _MOST = 10
 
 
 def report(learner: Learner, fields: Fields, x: NDArray[np.float64], event: Event) -> str:
-    """Return what there is to say of an event x (d,) with the values of its fields, in lines."""
+    """Return a report on an event x (d,) with the values of its fields, as lines."""
     if not learner.n_events:
         return "nothing is learned yet"
     lines = [_prediction(learner, x)]

@@ -1,4 +1,4 @@
-"""Kernel ridge regression on a stream, whose events are its centers."""
+"""Kernel ridge regression on a stream, with its events as centers."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class OnlineKernelRidge(OnCenters):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
+        """Return the learner of a state."""
         learner = cls._from_header(state)
         n_seen = count(state.header, "n_seen", cls._owner())
         learner._centers.load(state, n_seen, learner._label_domain, cls._owner())

@@ -29,7 +29,7 @@ Matrix = NDArray[np.float64]
 
 @documented(GIVEN)
 class OnlineNystrom(OnEmbeddedFeatures):
-    """Kernel learning in the span of landmarks that are chosen while the stream goes by.
+    """Kernel learning in the span of landmarks that the learner chooses along the stream.
 
     The landmarks are events whose kernels stand for those of the others, oASIS on a stream
     (`streamk.landmarks.IncrementalOasis`). The learned function is a sum of their kernels,
@@ -187,7 +187,7 @@ class OnlineNystrom(OnEmbeddedFeatures):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
+        """Return the learner of a state."""
         learner, owner = cls._from_header(state), cls._owner()
         learner._optimizer.n_steps = count(state.header, "n_steps", owner)
         learner._landmarks = landmarks = IncrementalOasis.from_state(state.child("landmarks"))

@@ -44,7 +44,7 @@ def check_kind(learner: Any, sentence: str) -> None:
 
 
 def inner(state: State, placing: Mapping[str, Any] | None, owner: str) -> Any:
-    """Return the learner whose state this is, or raise StateError if it is none of these."""
+    """Return the learner of a state, or raise StateError for other types."""
     if state.type not in KINDS:
         raise StateError(f"{owner} cannot have a learner of the type {state.type!r}")
     return KINDS[state.type].from_state(state, **(placing or {}))
@@ -256,7 +256,7 @@ _BANDWIDTH_OF_METRIC = replace(
 
 
 def kind_of(state_type: object) -> Any:
-    """Return the class of learners whose states have a type; None if there is none.
+    """Return the class of learners with a type of state; None if it is unknown.
 
     >>> kind_of("kernel-ridge").__name__
     'OnlineKernelRidge'
@@ -266,13 +266,13 @@ def kind_of(state_type: object) -> Any:
 
 
 def in_shards(header: Mapping[str, Any] | None) -> bool:
-    """Return whether the header of a saved model is that of a learner in shards; False of none."""
+    """Return True if a header of a saved model is of a learner in shards; False without one."""
     kind = None if header is None else kind_of(header["type"])
     return kind is not None and bool(kind.in_shards)
 
 
 def from_state(state: State, **placing: Any) -> Learner:
-    """Return the learner whose state this is, whatever its type.
+    """Return the learner of a state of any type.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def initials(state: State) -> dict[str, str]:
 
 
 def champion_state(state: State) -> State:
-    """Return the state of the model that predicts, where there are challengers beside it."""
+    """Return the state of the model that predicts, also beside challengers."""
     kind = kind_of(state.type)
     found: State = state if kind is None else kind.champion_state(state)
     return found
@@ -323,10 +323,10 @@ class Opening:
         return fingerprint(self.initial.child("learner") if model.in_shards else self.initial)
 
     def open(self, state: State, like: Any) -> Any:
-        """Return the model whose state this is, with the challengers of this run.
+        """Return the model of a state, with the challengers of this run.
 
         It is `like` the run's model as it is, in shards and place, if without challengers. Raises
-        `StateError` if it cannot be opened, or the champion is no model of this run.
+        `StateError` if it cannot be opened, or the champion is not a model of this run.
         """
         if "champion" in state.header:
             champion = str(state.header["champion"])
@@ -343,9 +343,9 @@ def opening_of(model: Any) -> Opening:
 
 
 def other_champion(champion: str) -> str:
-    """Return the sentence where the champion of a checkpoint is no model of the run."""
+    """Return the message for a champion of a checkpoint that this run does not have."""
     return (
-        f"the champion of the checkpoint is {champion!r}, which is neither this run's model nor one"
-        f" of its challengers; name it (--challenger {champion}=...), give its options as those of"
-        " the model, or roll the promotion back (streamk rollback)"
+        f"the champion of the checkpoint is {champion!r}, which is neither the model of this run "
+        f"nor one of its challengers; name it (--challenger {champion}=...), give its options as "
+        "those of the model, or roll the promotion back (streamk rollback)"
     )

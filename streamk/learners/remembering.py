@@ -1,4 +1,4 @@
-"""A learner that knows what each event's entities, a user or a card, did before it."""
+"""A learner that remembers the past of each event's entities, such as a user or a card."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ FAR = 2_592_000.0
 """Seconds by which the time of one event may be ahead of those before, unless a span is longer."""
 _MARKS = frozenset("=@:")
 _IN_SHARDS = (
-    "entities and shards exclude each other: each shard would see a part of what an entity did"
-    " before; leave one of them"
+    "entities and shards cannot be combined: each shard would see only a part of an entity's "
+    "past; leave one of them out"
 )
 _FLOAT64 = np.dtype(np.float64)
 _SEEN = (
@@ -49,7 +49,7 @@ _SEEN = (
 
 
 def field_of(column: Column) -> str:
-    """Return the field whose entities a column has the numbers of.
+    """Return the field of a column that numbers entities.
 
     >>> field_of("user@entity"), field_of(3)
     ('user', '3')
@@ -58,7 +58,7 @@ def field_of(column: Column) -> str:
 
 
 class EntityMemory(Wrapper):
-    """A learner whose events know the past of their entities.
+    """A learner that adds the past of its entities to each event.
 
     For each field that names an entity one column of the events, "user@entity", has its number, by
     `streamk.memory.entity_number`, and one column, "ts@elapsed", may have the event's time. The
@@ -103,7 +103,7 @@ class EntityMemory(Wrapper):
     Raises
     ------
     InvalidInput
-        If an option is out of its domain, or the learner is another one or has columns.
+        If an option is out of its domain, or the learner has another type or has columns.
 
     Examples
     --------
@@ -150,7 +150,9 @@ class EntityMemory(Wrapper):
         self.numbers = None if numbers is None else tuple(numbers)
         column_keys([*self.entities, *([] if time is None else [time])])
         if not self.entities:
-            raise InvalidInput("entities=() names no column; a learner without any needs no memory")
+            raise InvalidInput(
+                "entities=() names no column; without entities use the learner itself"
+            )
         check_entities(self.entities, time=time, spans=spans)
         spans = () if time is None else SPANS if spans is None else spans
         self.tables = tuple(
@@ -177,7 +179,7 @@ class EntityMemory(Wrapper):
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
-        """The columns of a batch, None before the first; those of entities and time among them."""
+        """The columns of a batch, also of entities and time; None before the first batch."""
         return self._columns
 
     @property
@@ -194,13 +196,13 @@ class EntityMemory(Wrapper):
         found = []
         if abs(self.tables[0].now) < _YEAR:
             found.append(
-                f"the times {field!r} of the events lie in 1970: a number there is one of"
-                " milliseconds since then; write seconds as milliseconds, or as text"
+                f"the times {field!r} of the events lie in 1970: numbers are read as milliseconds "
+                "since then; write seconds as milliseconds, or times as text"
             )
         if self._clock.skewed:
             found.append(
-                f"the times {field!r} of {self._clock.skewed:,} events were far ahead of those"
-                " before, and counted for their entities as the latest before"
+                f"the times {field!r} of {self._clock.skewed:,} events were far ahead of earlier "
+                "ones; their entities got the latest earlier time instead"
             )
         return tuple(found)
 
@@ -418,7 +420,7 @@ class EntityMemory(Wrapper):
         return joined(found, self)
 
     def finish(self) -> None:
-        """Learn what has been gathered for a step."""
+        """Learn the events gathered for a step."""
         self.learner.finish()
 
     def compile_rare_steps(self) -> None:
@@ -433,7 +435,7 @@ class EntityMemory(Wrapper):
 
     @property
     def explained(self) -> Any:
-        """The learner inside, which has columns of what is known of entities."""
+        """The learner inside, with its columns of statistics of entities."""
         return self.learner
 
     def looked(self, X: ArrayLike) -> Floats:
@@ -485,7 +487,7 @@ class EntityMemory(Wrapper):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Predict without a trace: what is learned later is as if nothing had been asked."""
+        """Predict without a trace: later learning is the same as without the call."""
         with self.lock, self.learner.aside():
             before, self._is_aside = self._is_aside, True
             try:
@@ -564,7 +566,7 @@ class EntityMemory(Wrapper):
         return self._laid(X, made, self._seen_at)
 
     def held_predictions(self) -> dict[str, NDArray[Any]]:
-        """Return what held events were seen with, and what the learner inside keeps of them."""
+        """Return the statistics that held events were seen with, and the inner learner's part."""
         seen = np.zeros((len(self._seen), max(map(len, self._seen.values()), default=0)))
         for row, one in zip(seen, self._seen.values(), strict=True):
             row[: len(one)] = one
@@ -589,7 +591,7 @@ class EntityMemory(Wrapper):
     # States and merging
 
     def state(self) -> State:
-        """Everything needed to go on exactly from here, but not what is held."""
+        """Return the state to go on exactly from here, without held events."""
         return self._state(self.learner.state(), [table.state() for table in self.tables])
 
     def lent_state(self) -> State:
@@ -610,7 +612,7 @@ class EntityMemory(Wrapper):
 
     @classmethod
     def from_state(cls, state: State, **placing: Any) -> Self:
-        """Return the learner whose state this is, or raise StateError."""
+        """Return the learner of a state, or raise StateError."""
         header: Any = state.expect(cls.TYPE).header
         model = cls.__new__(cls)
         inner = state.child("learner")
@@ -641,13 +643,13 @@ class EntityMemory(Wrapper):
         names = tuple(table.name for table in self.tables)
         kinds = {table.classes for table in self.tables} == {self.is_classifier}
         if len(alike) != 1 or names != tuple(map(field_of, self.entities)) or not kinds:
-            raise ValueError("the tables are not of the entities, or differ")
+            raise ValueError("the tables do not match the entities, or differ")
         if self.is_classifier and self._table_classes > max(2, len(self.classes)):
             raise ValueError("a table knows more classes than there are")
 
     def _check_columns(self) -> None:
         if not self._told.all():
-            raise ValueError("the learner has not the columns of the tables")
+            raise ValueError("the learner lacks the columns of the tables")
 
     def merge(self, other: Self, *, common_events: int = 0) -> None:
         """Take in what another learner learned since the two were one.
@@ -688,9 +690,9 @@ def _clock_of(header: Mapping[str, Any]) -> Clock:
     clock = Clock.from_json(header["clock"])
     stamps = [0 if clock.time == NEVER else clock.time, *clock.beyond]
     if len(clock.moves) > ENOUGH or len(clock.beyond) >= ENOUGH or clock.skewed < 0:
-        raise ValueError("the clock has too much")
+        raise ValueError("the clock has too many entries")
     if max(map(abs, stamps)) > LATEST or not all(0 < move <= 2 * LATEST for move in clock.moves):
-        raise ValueError("the clock has times that none can be")
+        raise ValueError("the clock has impossible times")
     return clock
 
 
@@ -716,7 +718,9 @@ def check_entities(
     if entities and time in entities:
         raise InvalidInput(f"time={time!r} is among entities=, too; leave out one of them")
     if spans and time is None:
-        raise InvalidInput(f"spans={spans!r} are of the time of events; they need time= too")
+        raise InvalidInput(
+            f"spans={spans!r} are measured in the time of events; they need time= too"
+        )
 
 
 def remembering(
@@ -744,22 +748,22 @@ def remembering(
     Raises
     ------
     InvalidInput
-        If the model is another one, or remembers others.
+        If the model has another type, or remembers others.
     """
     if not entities:
         return model if time is None else _with_clock(model, time)
     if len(set(entities)) < len(entities):
-        raise InvalidInput(f"entities={tuple(entities)!r} has one twice; leave it out")
+        raise InvalidInput(f"entities={tuple(entities)!r} names one twice; leave it out")
     columns = [f"{name}{ENTITY}" for name in entities]
     clock = None if time is None else f"{time}@elapsed"
     for one in model.models.values() or [model]:
         if isinstance(one, EntityMemory) and (list(one.entities), one.time) != (columns, clock):
             raise InvalidInput(
-                f"{one!r} remembers other entities than those of {', '.join(map(str, entities))},"
-                " or has another time; give the learner that is inside"
+                f"{one!r} remembers other entities than those of {', '.join(map(str, entities))}, "
+                "or has another time; give the learner inside it"
             )
     if model.models and not all(isinstance(one, EntityMemory) for one in model.models.values()):
-        raise InvalidInput("of a contest each model must be an EntityMemory, where entities are")
+        raise InvalidInput("with entities, each model of a contest must be an EntityMemory")
     if model.models or isinstance(model, EntityMemory):
         return model
     if model.sharding is not None:
@@ -775,7 +779,7 @@ def _with_clock(model: Any, time: Column) -> Any:
         return model
     if not isinstance(model, MultiKernel) or model.is_classifier or model.columns is not None:
         raise InvalidInput(
-            f"time={time!r} is for entities; it needs entities= too, or a MultiKernel of numbers"
-            " that is new"
+            f"time={time!r} is for entities; it needs entities= too, or a new MultiKernel of "
+            "numbers"
         )
     return model.as_new(clock=clock)

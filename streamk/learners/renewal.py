@@ -1,4 +1,4 @@
-"""Functions that are made anew in threads of their own, and the events of which they are made."""
+"""Functions that are rebuilt in background threads, and the events they are built from."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _alone(work: Callable[[], T]) -> T:
 
 
 class Background(Generic[T]):
-    """Work that has begun, in the thread of what is soon asked for.
+    """Work in progress in a background thread.
 
     It depends on nothing that changes meanwhile, and may be called again in a forked process.
     """
@@ -70,7 +70,7 @@ class Background(Generic[T]):
         self._future = begun(_BLOCKS, work)
 
     def result(self) -> T:
-        """Return the result as soon as it is there, or raise what the work has raised.
+        """Wait for the result and return it, or raise the error of the work.
 
         A forked process, which has no such thread, does the work now.
         """
@@ -98,7 +98,7 @@ _TOGETHER = 32
 
 
 class Replacement(Generic[F]):
-    """A function that is made in the background, and learns there what comes in the meantime.
+    """A function that is built in the background and learns the events of the meantime there.
 
     It takes over after an event. What makes it depends on nothing that changes meanwhile, and is
     called again in a forked process, which does all of the work itself.
@@ -116,7 +116,7 @@ class Replacement(Generic[F]):
 
     @classmethod
     def of(cls, data: Any, clock: int, make: Callable[[], F], owner: str) -> Replacement[F]:
-        """Return what was there, or had failed, when a state was taken, after so many events.
+        """Return the result or failure recorded in a state, after so many events.
 
         The data are those of `saved`. What makes the function out of the state is asked if it had
         not failed. If the data do not fit, StateError is raised.

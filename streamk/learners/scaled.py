@@ -47,7 +47,7 @@ _PIECE = 1 << 16
 
 
 def restored(state: State, **placing: Any) -> OfOneKernel:
-    """Return the learner of one kernel whose state this is, with its `Learner.placing`.
+    """Return the learner of one kernel of a state, with its `Learner.placing`.
 
     Raises `StateError` if it is none of these.
     """
@@ -245,7 +245,7 @@ class Scaled(Wrapper):
         return f"Scaled({self.learner!r})"
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero."""
+        """Append columns; in all events so far they were zero."""
         self.learner.add_columns(names)
         self._scale.add_columns(len(names))
 
@@ -270,12 +270,12 @@ class Scaled(Wrapper):
 
     @property
     def placing(self) -> dict[str, Any]:
-        """That of the learner."""
+        """The placing of the inner learner."""
         return self.learner.placing
 
     @classmethod
     def from_state(cls, state: State, **placing: Any) -> Self:
-        """Return the learner whose state this is, or raise StateError of another one."""
+        """Return the learner of a state, or raise StateError for another type."""
         state.expect(cls.TYPE)
         scaled = cls.__new__(cls)
         scaled.learner = restored(state.child("learner"), **placing)

@@ -32,7 +32,7 @@ _OTHERS = 1
 
 @contextmanager
 def preparing(model: Learner) -> Iterator[None]:
-    """Compile what the first events of such a model need, in processes beside this one.
+    """Compile the loops for a model's first events, in processes beside this one.
 
     That takes some twenty seconds the first time on a machine, and nothing once it is in numba's
     cache. What is done inside is done in the meantime; at the end all is ready.

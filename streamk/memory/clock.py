@@ -9,7 +9,7 @@ order of the log, and at nothing else:
 
 - The bound is `skew`, or four times the second longest of the last 16 moves of the clock where
   that is more, so that a partition with a record every five minutes keeps its pace, and one
-  silence is no pace.
+  silence is not a pace.
 - If T lies at most the bound ahead of the clock, the clock becomes the larger of both.
 - Otherwise the record is *beyond*, and the clock stays. After 16 records beyond in a row the stream
   has moved on: the clock goes to the smallest of the 16, the gaps between them, sorted, are the
@@ -42,7 +42,7 @@ UNBOUNDED = 1 << 62
 """A skew in milliseconds that no timestamp exceeds."""
 LATEST = 253_402_300_799_999
 """The end of the year 9999 in milliseconds. One record that is stamped in microseconds would
-otherwise put its partition behind all others for good."""
+otherwise put its partition behind all others for ever."""
 ENOUGH = 16
 """Records beyond in a row that move the clock, and moves that are remembered."""
 _PACE = 4
@@ -52,7 +52,7 @@ one in a thousand of a sparse partition is beyond it."""
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clock after some record of a partition, and what the next ones need.
+    """The clock after a record of a partition, with the data that the next records need.
 
     Attributes
     ----------
@@ -73,14 +73,14 @@ class Clock:
 
     @classmethod
     def at(cls, time: int | None) -> Clock:
-        """Return a clock of which only the time is known, if that."""
+        """Return a clock from a time alone, or from no time."""
         return cls(NEVER if time is None else time)
 
     def raised(self, time: int, skew: int) -> Clock:
         """Return the clock at `time` at least, as a pass has it.
 
         A pass tells how far the other partitions are and not at what pace this one goes, so it is
-        no move. Records beyond that are within the bound of it are beyond no more.
+        not a move. Records beyond that are within the bound of it are beyond no more.
         """
         if time <= self.time:
             return self

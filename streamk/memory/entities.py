@@ -1,4 +1,4 @@
-"""Entities: users, cards or devices, and what is known of each before its next event.
+"""Entities, such as users, cards or devices, with statistics of the past of each.
 
 An `EntityTable` follows events one by one. Of each it writes columns made of the earlier events of
 its entity alone, and only then takes it in. For each number of the events, and for the label, there
@@ -208,7 +208,7 @@ class EntityTable:
 
     @property
     def n_classes(self) -> int:
-        """Classes of which there are shares, the first one counted, which is the rest."""
+        """Number of classes with shares, including the first, which is the remainder."""
         return 1 + int((self._sources < 0).sum())
 
     @property
@@ -316,7 +316,7 @@ class EntityTable:
     # Columns
 
     def add_columns(self, numbers: Sequence[str]) -> None:
-        """Append numbers of events, of which nothing is known yet. Raises `InvalidInput`."""
+        """Append numeric fields without a past yet. Raises `InvalidInput`."""
         first = len(self.numbers)
         self._widen(numbers, range(first, first + len(numbers)))
 
@@ -383,7 +383,7 @@ class EntityTable:
         loops.entities.enter(self._rows, len(self), self._index)
 
     def row(self, key: float) -> dict[str, float] | None:
-        """Return what is kept of an entity, by name; None if it has no row.
+        """Return the statistics of an entity, by name; None if it has no row.
 
         Weights and log counts are those at its own times.
         """
@@ -451,7 +451,7 @@ class EntityTable:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the table whose state this is, or raise StateError."""
+        """Return the table of a state, or raise StateError."""
         header: Any = state.expect(cls.TYPE).header
         with reading(_OWNER):
             names = [str(name) for name in listed(header, "names", _OWNER)]

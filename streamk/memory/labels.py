@@ -132,7 +132,7 @@ class LabelMemory:
         return np.array(row if self.times is None else row + self.times.now(time, level))
 
     def follow(self, labels: Floats, times: Floats | None = None) -> Floats:
-        """Return the columns of events (n, columns), each label of which is known before the next.
+        """Return the columns of events (n, columns) whose labels each come before the next event.
 
         Labels (n,) and the times (n,) of their events are taken in.
         """
@@ -247,7 +247,7 @@ class LabelMemory:
 
     @classmethod
     def from_state(cls, state: State) -> LabelMemory:
-        """Return the memory whose state this is. Raises `StateError` if it does not fit."""
+        """Return the memory of a state. Raises `StateError` if it does not fit."""
         header: Mapping[str, Any] = state.expect("label-memory").header
         has_times = "spans" in header
         memory = cls(has_times=has_times)

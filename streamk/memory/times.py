@@ -64,7 +64,7 @@ class LabelTimes:
 
     @property
     def times(self) -> Floats:
-        """Times of the labels that are kept, the oldest label first, NaN where there is none."""
+        """Times of the kept labels, the oldest first, NaN where unknown."""
         return np.array([time for time, *_ in self._arrived], np.float64)
 
     def add(self, time: float, label: float) -> None:

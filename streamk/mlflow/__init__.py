@@ -1,4 +1,4 @@
-"""Models of jobs in MLflow: what it saves, logs and registers is a checkpoint.
+"""Saves, logs and registers the checkpoints of jobs as models in MLflow.
 
 ``pip install 'streamk[mlflow]'`` brings MLflow, which is imported when a function here is called.
 The files are those of the checkpoint, JSON and arrays; there is no pickle among them, and no code.
@@ -80,7 +80,7 @@ def save_model(
 
 
 def log_model(checkpoint: Place, name: str, **options: Any) -> Any:
-    """Log the newest model of a job in the active run, and start one if there is none.
+    """Log the newest model of a job in the active run; start a run if there is none.
 
     Raises as `save_model` does.
 
@@ -119,7 +119,7 @@ def load_model(model_uri: str, *, key: str | os.PathLike[str] | None = None) -> 
     Raises
     ------
     InvalidInput
-        If MLflow is not installed, or the model is another one's.
+        If MLflow is not installed, or the model is not one of streamk.
     StateError
         If the checkpoint is damaged, or not signed with the key.
     """
@@ -127,7 +127,9 @@ def load_model(model_uri: str, *, key: str | os.PathLike[str] | None = None) -> 
     path = Path(mlflow.artifacts.download_artifacts(artifact_uri=model_uri))
     flavors: Mapping[str, Any] = mlflow.models.Model.load(str(path)).flavors
     if _FLAVOR not in flavors:
-        raise InvalidInput(f"{model_uri} is no model of streamk; it has {', '.join(flavors)}")
+        raise InvalidInput(
+            f"{model_uri} is not a streamk model; its flavors are {', '.join(flavors)}"
+        )
     return load(path / str(flavors[_FLAVOR]["data"]), key=key)
 
 
@@ -157,7 +159,7 @@ def _imported() -> Any:
         import mlflow.pyfunc
     except ImportError as error:
         raise InvalidInput(
-            f"models are kept by MLflow ({error}): pip install 'streamk[mlflow]'"
+            f"streamk.mlflow needs MLflow ({error}): pip install 'streamk[mlflow]'"
         ) from None
     return mlflow
 

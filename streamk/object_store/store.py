@@ -54,7 +54,7 @@ class StoreUnavailable(OSError):
 
 
 class ObjectPath:
-    """An object, or all those whose names begin with the same address and a slash.
+    """An object, or all objects below an address and a slash.
 
     The address is ``s3://bucket/job``, or one of another protocol of fsspec. Raises `InvalidInput`
     if it is none, holds a password, or needs a package that is missing.
@@ -111,11 +111,11 @@ class ObjectPath:
         return (self / name for name in self.sizes())
 
     def exists(self) -> bool:
-        """Return whether there is such an object, or one below. Raises `StoreUnavailable`."""
+        """Return True if the object exists, or one below. Raises `StoreUnavailable`."""
         return self.name in self.parent.sizes()
 
     def is_dir(self) -> bool:
-        """Return whether there are objects below. Raises `StoreUnavailable`."""
+        """Return True if there are objects below. Raises `StoreUnavailable`."""
         return bool(self.sizes())
 
     def read(self, most: int | None = None) -> bytes:
@@ -128,12 +128,12 @@ class ObjectPath:
             return bytes(self._store.cat_file(self._key, **part))
 
     def write(self, data: bytes) -> None:
-        """Write an object, in the place of one of the same name. Raises `OSError`."""
+        """Write an object, and replace one of the same name. Raises `OSError`."""
         with self._asking():
             self._store.pipe_file(self._key, data)
 
     def create(self, data: bytes) -> None:
-        """Write an object where there is none of this name.
+        """Create an object with a name that must be new.
 
         Raises `FileExistsError` if there is one, and `OSError`.
         """
@@ -141,16 +141,16 @@ class ObjectPath:
             self._store.pipe_file(self._key, data, mode="create")
 
     def remove(self) -> None:
-        """Remove the object, if there is one. Raises `OSError`."""
+        """Remove the object if it exists. Raises `OSError`."""
         with self._asking(), contextlib.suppress(FileNotFoundError):
             self._store.rm_file(self._key)
 
     def store(self, key: Key | None) -> Store:
-        """Return the store of the job whose place this is."""
+        """Return the store of the job at this place."""
         return ObjectStore(self, key=key)
 
     def marker(self) -> object:
-        """Return a value that is another one once there is a newer checkpoint."""
+        """Return a value that changes with each newer checkpoint."""
         try:
             return (self / CURRENT).read(_LONGEST)
         except FileNotFoundError:  # of one checkpoint, or of a job that has not written any
@@ -184,8 +184,8 @@ def _opened(address: str) -> tuple[Any, str]:
     parts = urlsplit(address)
     if parts.password is not None:
         raise InvalidInput(
-            f"an address of {parts.scheme}:// holds a password; leave it to the environment or the"
-            " configuration of fsspec"
+            f"an address of {parts.scheme}:// holds a password; put it into the environment or "
+            "fsspec's configuration"
         )
     if not parts.netloc + parts.path.strip("/"):
         raise InvalidInput(f"{address} names no place; write {parts.scheme}://BUCKET/NAME")
@@ -217,11 +217,11 @@ def _reason(error: Exception) -> str:
 
 
 _START, _SILENCE = "start", "silence"
-"""Kinds of numbers that are no checkpoints."""
+"""Kinds of numbers that are not checkpoints."""
 
 
 class ObjectStore(Store):
-    """The checkpoints of a job, whose process is alone, in an object store.
+    """The checkpoints of a job of one process, in an object store.
 
     What is written is signed with the key, if there is one, and other things are refused.
     """
@@ -278,8 +278,8 @@ class ObjectStore(Store):
             except FileExistsError:
                 return True
         raise EngineError(
-            f"{self.path}: this store creates an object that is there, so that two jobs could write"
-            " one checkpoint; take one with conditional writes, as S3 has, or a directory"
+            f"{self.path}: this store overwrites an object that exists, so two jobs could write "
+            "one checkpoint; use a store with conditional writes, such as S3, or a directory"
         )
 
     def peers(self) -> list[Path]:
@@ -287,7 +287,7 @@ class ObjectStore(Store):
         return []
 
     def read_passes(self) -> list[Pass]:
-        """Return what was noted since the current epoch, after later ones too.
+        """Return the notes since the current epoch, also after later epochs.
 
         Raises `StateError` if that is damaged, and `OSError` if the store is away.
         """
@@ -307,7 +307,7 @@ class ObjectStore(Store):
     # --- writing ----------------------------------------------------------------------------------
 
     def write_passes(self, passes: Iterable[Pass]) -> None:
-        """Note what was decided since the current epoch; it is in the store when this returns.
+        """Write the decisions since the current epoch; durable on return.
 
         Raises `EngineError` if it cannot be written, and `Fenced` if another job has begun to
         write.
@@ -345,9 +345,9 @@ class ObjectStore(Store):
         manifest = self._manifest(self._last)
         if not manifest.exists():
             raise Fenced(
-                f"{manifest} is gone, which this job wrote last: what lay at {self.path} was moved"
-                " away or removed, and another job may write there now. So this one ends and writes"
-                " nothing more; put it back, and start this job again"
+                f"{manifest} is gone, though this job wrote it: the files at {self.path} were "
+                "moved or removed, and another job may write there. So this job ends and writes "
+                "nothing more; put the files back, and start it again"
             )
         if self._owner_of(self._last) not in (None, self._owner):
             raise self._fenced(self._last)
@@ -430,7 +430,7 @@ class ObjectStore(Store):
             case _:
                 other = "another process"
         return Fenced(
-            f"{self.path} is written by {other} now, which has taken number {number}: a job is one"
-            " process, and the one that began last goes on. Stop that one, or give each job an"
-            " address of its own"
+            f"{other} now writes {self.path} and has taken number {number}: a job is one process, "
+            "and the one that started last goes on. Stop that one, or give each job its own "
+            "address"
         )

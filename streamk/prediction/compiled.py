@@ -145,7 +145,7 @@ class CompiledModel:
 
     @cached_property
     def log_weights(self) -> Numbers:
-        """Return what is added to scores (outputs,) before the greatest is chosen."""
+        """Return the offsets (outputs,) added to the scores before the greatest is chosen."""
         found = np.log(self.weights)
         return found[1:] - found[:1] if len(found) == 2 else found
 
@@ -157,7 +157,7 @@ class CompiledModel:
 
     @property
     def cost(self) -> float:
-        """Multiply-adds for an event, on average, over those of a linear model.
+        """Mean number of multiply-adds for an event, relative to a linear model.
 
         A linear model takes as many as there are columns, 16 at least, for each class if there are
         more than two. An exponential counts as 8.
@@ -169,7 +169,7 @@ class CompiledModel:
         return float(self.visits @ each) / linear_cost(d, self.n_outputs)
 
     def decision_many(self, X: ArrayLike) -> Numbers:
-        """Return the scores of events X (n, d), of which NaN is missing, float64 (n, outputs).
+        """Return the scores of events X (n, d), float64 (n, outputs); NaN means missing.
 
         They are numbers; the logit of the second of two classes; or a score for each class, whose
         exponentials are in proportion to the probabilities. Raises `InvalidInput` if the shape does
@@ -257,7 +257,7 @@ class CompiledModel:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the model whose state this is, or raise StateError if it does not fit."""
+        """Return the model of a state, or raise StateError if it does not fit."""
         header = state.expect(cls.TYPE).header
         classes = listed(header, "classes", _OWNER)
         named = header.get("columns") is not None
@@ -324,7 +324,7 @@ def load(path: str | os.PathLike[str]) -> CompiledModel:
     try:
         state = State(json.loads(arrays.pop(_HEADER).tobytes()), arrays)
     except (KeyError, ValueError, AttributeError, InvalidInput) as error:
-        raise StateError(f"{path}: is no model that can be read: {error}") from error
+        raise StateError(f"{path}: is not a readable model: {error}") from error
     return CompiledModel.from_state(state)
 
 
@@ -492,7 +492,7 @@ def depths(children: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
 
 
 def checked(arrays: Mapping[str, Numbers], classes: int) -> tuple[LocalKernels, dict[str, Numbers]]:
-    """Return the arrays of a state, and by name those that the loops do not read."""
+    """Return the arrays of a state, and by name the arrays that the loops do not read."""
     found, _ = taken(DECLARED, arrays, {"classes": classes}, _OWNER)
     others = {name: found.pop(name) for name in ("visits", "weights")}
     outputs = classes if classes > 2 else 1
@@ -512,7 +512,7 @@ def checked(arrays: Mapping[str, Numbers], classes: int) -> tuple[LocalKernels, 
         if (model.leaves[:, i] != _starts(lengths)).any() or int(np.sum(lengths)) != end:
             raise StateError(f"array {name!r} of {_OWNER} does not fit with its leaves")
     if (model.pairs >= np.repeat(m, p)[:, None]).any():
-        raise StateError(f"array 'pairs' of {_OWNER} names landmarks that there are not")
+        raise StateError(f"array 'pairs' of {_OWNER} names missing landmarks")
     within(model.outputs, Domain(0, outputs - 1), "outputs", _OWNER)
     return model, others
 
@@ -527,7 +527,7 @@ def _check_trees(children: NDArray[np.int64], roots: NDArray[np.int64], leaves: 
         or (every != np.arange(-leaves, nodes)).any()
         or ((children >= 0) & (children <= np.arange(nodes)[:, None])).any()
     ):
-        raise StateError(f"arrays 'children' and 'roots' of {_OWNER} are no trees")
+        raise StateError(f"arrays 'children' and 'roots' of {_OWNER} are not trees")
 
 
 def _lengths(m: Any, p: Any, q: Any, d: int) -> Any:

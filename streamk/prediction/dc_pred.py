@@ -212,8 +212,8 @@ def compile(  # noqa: A001 (the name that users look for)
     learner = getattr(getattr(model, "_model", None), "learner", model)  # of River's estimators
     if getattr(learner, "explained", learner) is not learner:
         raise InvalidInput(
-            f"{model!r} cannot be compiled: it predicts by what entities did before an event, and a"
-            " compiled model knows nothing but the event"
+            f"{model!r} cannot be compiled: it predicts from the past of entities, but a compiled "
+            "model knows only the event"
         )
     rows = as_events(X_sample)
     frame = X_sample if hasattr(X_sample, "columns") else None
@@ -332,7 +332,7 @@ def within_budget(
     best = trials.take((1, 4**k) for k in range(32) if 4**k <= most)
     if best is None:
         raise InvalidInput(
-            f"budget={shown(options.budget)} allows for fewer than {_FEWEST} landmarks; give more"
+            f"budget={shown(options.budget)} allows for fewer than {_FEWEST} landmarks; raise it"
         )
     sizes = best.leaves // 2, 2 * best.leaves
     best = trials.take((1, leaves) for leaves in sizes if leaves <= most) or best

@@ -1,4 +1,4 @@
-"""Pseudo landmarks, whose kernel values are computed from those of a few landmarks."""
+"""Pseudo landmarks: their kernel values follow from the values of a few landmarks."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def check_kind(kernel: Any, kind: Any) -> None:
     Choice(choices=KINDS).check("kind", kind)
     if kind != PRODUCTS and not (kernel.isotropic and kernel.shift_invariant):
         raise InvalidInput(
-            f"kind={kind!r} bounds Euclidean distances, of which {kernel!r} is no function: take "
-            f"kind={PRODUCTS!r}, or another kernel, such as Gaussian, Matern or RationalQuadratic"
+            f"kind={kind!r} needs a kernel of the Euclidean distance, which {kernel!r} is not: "
+            f"use kind={PRODUCTS!r}, or another kernel, such as Gaussian, Matern or "
+            "RationalQuadratic"
         )
 
 
@@ -43,7 +44,7 @@ def distances(X: Numbers, Y: Numbers) -> Numbers:
 
 
 def within_range(X: ArrayLike, name: str, least: int = 1, d: int | None = None) -> Numbers:
-    """Return points as float64, whose distances, also from landmarks (m, d), can be computed."""
+    """Return points as float64 with finite distances, also from landmarks (m, d)."""
     points = checked_points(X, name, least, d)
     check_range(points, name)
     return points
@@ -69,7 +70,7 @@ _ENTRIES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PseudoLandmarks:
-    """Landmarks, and pseudo landmarks whose kernel values are made of the landmarks' own.
+    """Landmarks, and pseudo landmarks with kernel values computed from the landmarks' values.
 
     `expand` gives the m kernel values of a point with the landmarks and p numbers more that are
     made of them (Hsieh, Si and Dhillon 2014, section 4), by O(m d + p s) multiplications. A linear
@@ -104,7 +105,7 @@ class PseudoLandmarks:
     Raises
     ------
     InvalidInput
-        If an argument cannot be used, or the kernel is no function of the Euclidean distance where
+        If an argument cannot be used, or the kernel does not depend on the Euclidean distance where
         it has to be. Methods raise it if a shape does not fit or a value is not finite.
 
     Examples
@@ -305,7 +306,7 @@ sampled rows, which a narrow kernel has and other rows do not."""
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PseudoNystrom:
-    """The approximate kernel ``C̄ W̄ C̄^T``, of which C̄ is what `PseudoLandmarks.expand` gives.
+    """The approximate kernel ``C̄ W̄ C̄^T``, with C̄ from `PseudoLandmarks.expand`.
 
     W̄ is ``C̄_I^+ G_I (C̄_I^+)^T`` with the kernel matrix G_I of sampled rows I: there is no better
     approximation of G_I by these columns (equation 5 and below). It is positive semidefinite. Made
@@ -393,7 +394,7 @@ class PseudoNystrom:
         return self.map @ self.map.T
 
     def transform(self, X: ArrayLike) -> Numbers:
-        """Return features of X (n, d) whose products are the approximate kernel's, (n, rank).
+        """Return features (n, rank) of X (n, d); their products give the approximate kernel.
 
         A row's features have the same bits in whatever batch it comes.
         """

@@ -85,7 +85,7 @@ def _weight(P: Numbers, weights: Numbers, decided: Places, k: int) -> float:
 
 @dataclass(frozen=True)
 class Targets:
-    """Numbers or probabilities that are to be predicted, one row for each event."""
+    """The numbers or probabilities to predict, one row for each event."""
 
     values: Numbers
     """float64 (n, 1) or (n, classes): numbers, in units of their deviation; probabilities, those of
@@ -98,7 +98,7 @@ class Targets:
 
     @classmethod
     def numbers(cls, y: Any, n: int) -> Targets:
-        """Return those of n numbers."""
+        """Return the targets of n numbers."""
         try:
             values = np.asarray(y, np.float64)
         except (TypeError, ValueError):
@@ -118,7 +118,7 @@ class Targets:
 
     @classmethod
     def labels(cls, y: Any, n: int) -> Targets:
-        """Return those of n labels: texts, whole numbers or booleans."""
+        """Return the targets of n labels: texts, whole numbers or booleans."""
         _check_length(np.shape(y), n)
         found: list[Label] = []
         for row, label in enumerate(listed(y)):
@@ -150,7 +150,7 @@ class Targets:
     def probabilities(
         cls, P: Numbers, classes: Sequence[Any], weights: Numbers | None = None
     ) -> Targets:
-        """Return those of probabilities (n, classes), which are made to sum to 1."""
+        """Return the targets of probabilities (n, classes), scaled to sum to 1."""
         known = tuple(one for label in classes if (one := plain(label)) is not None)
         if len(known) < len(classes):
             raise InvalidInput(
@@ -174,7 +174,7 @@ class Targets:
 
     @property
     def is_classifier(self) -> bool:
-        """True if there are classes."""
+        """True for classes, False for numbers."""
         return bool(self.classes)
 
     def take(self, rows: Any) -> Targets:
@@ -261,8 +261,8 @@ def _of_learner(model: Any, X: Numbers) -> Targets:
 def _of_river(model: Any, X: Numbers, frame: Any) -> Targets:
     if frame is None:
         raise InvalidInput(
-            f"{type(model).__name__} takes events by the names of their values, as River's models "
-            "do: give X_sample as a data frame"
+            f"{type(model).__name__} takes events with named values, as River's models do: give "
+            "X_sample as a data frame"
         )
     events = [dict(zip(frame.columns, row, strict=True)) for row in X.tolist()]
     answers = [model.predict_one(x) for x in events]
@@ -322,15 +322,15 @@ def _of_probabilities(
     if (decided < 0).any():
         strange = answers[int(decided.argmin())]
         raise InvalidInput(
-            f"the model predicts {shown(strange)}, which is none of its classes; {fix}"
+            f"the model predicts {shown(strange)}, which is not one of its classes; {fix}"
         )
     if weights is None or agreement(P, weights, decided) < _EXPLAINED:
         weights = weights_of(P, decided)
     explained = agreement(P, weights, decided)
     if explained < _EXPLAINED:
         raise InvalidInput(
-            f"the model decides otherwise than by weights of its classes: these explain "
-            f"{explained:.1%} of what it predicts of {len(P)} events; {fix}"
+            f"the model does not decide by weights of its classes: these explain {explained:.1%} "
+            f"of its predictions for {len(P)} events; {fix}"
         )
     return Targets.probabilities(P, classes, weights)
 
@@ -366,8 +366,8 @@ def importance_of(model: Any, X: Any) -> Numbers:
     name, coefficients = type(model).__name__, getattr(model, "dual_coef_", None)
     if coefficients is None:
         raise InvalidInput(
-            f"{name} has no dual_coef_, the coefficients of the events it was fitted to: it is not "
-            "fitted, or no kernel machine with one for each event"
+            f"{name} has no dual_coef_, the coefficients of the events it was fitted to: it is "
+            "not fitted, or is not such a kernel machine"
         )
     coefficients = np.asarray(
         coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients, np.float64
@@ -397,5 +397,5 @@ def _squares(coefficients: Numbers) -> Numbers:
 def _check_events(name: str, fitted: int, n: int) -> None:
     if fitted != n:
         raise InvalidInput(
-            f"{name} has coefficients of {fitted} events, not of the {n} that were given"
+            f"{name} has coefficients for {fitted} events, not for the {n} given ones"
         )

@@ -123,7 +123,7 @@ class LeafPoints(NamedTuple):
 def grow(
     Z: Numbers, leaves: int, *, balance: float, halo: float, random: np.random.Generator
 ) -> tuple[Tree, list[LeafPoints]]:
-    """Divide points by a tree of so many leaves, as far as there are points that differ.
+    """Divide points by a tree of at most so many leaves; equal points stay together.
 
     The leaf with the most points is divided next. Its hyperplane is orthogonal to the line between
     the two centers of 2-means, and lies midway between these (the paper's assignment to the nearest
@@ -352,7 +352,7 @@ _RIDGE = 1e-2
 _SOLVED = 1500
 """Points of a leaf, at most, for which the local kernel machine is solved."""
 _LEAST_WEIGHT = 1e-12
-"""In k-means, relative to the greatest: of points that are no support vectors, or were not solved
+"""In k-means, relative to the greatest: of points that are not support vectors, or were not solved
 for."""
 _SURE = 3.0
 """Logit that a first score of 1 stands for."""

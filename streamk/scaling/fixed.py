@@ -20,7 +20,7 @@ class ColumnScale:
     """A map of columns, after which two events are sqrt(2) apart in the root of the mean square.
 
     NaN is missing and counts as the column's median. "standard" keeps distances within a column;
-    "ranks" puts the share of events below in the place of a number, whatever its tails are.
+    "ranks" puts the share of events below instead of a number, whatever its tails are.
     Constant columns become 0.
 
     Examples
@@ -47,7 +47,7 @@ class ColumnScale:
         knots = tuple(_ranks(v) for v in there) if scale == "ranks" else ()
         P = cls(medians, np.zeros(d), np.ones(d), knots).scaled(X)
         means, spread = P.mean(axis=0), P.std(axis=0)
-        # What rounding leaves of a constant is no deviation.
+        # What rounding leaves of a constant is not a deviation.
         varies = spread > 1e-12 * np.maximum(np.abs(means), 1e-300)
         count = max(1, int(varies.sum()))
         factors = np.zeros(d)

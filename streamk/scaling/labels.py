@@ -194,7 +194,7 @@ class LabelScale:
         return after, units
 
     def _look(self) -> None:
-        """Begin anew with the last labels if their scale is another one, and set the bounds."""
+        """Begin anew with the last labels if their scale has changed, and set the bounds."""
         block, (mean, deviation) = self._recent, self._now()
         self._recent = np.zeros(0)
         self._jumps = self._jumps.after(block, mean, deviation)
@@ -245,7 +245,7 @@ class LabelScale:
 
     @classmethod
     def from_state(cls, state: State) -> LabelScale:
-        """Return the scale whose state this is, or raise StateError if it does not fit."""
+        """Return the scale of a state, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         jumps = Jumps.from_header(header, _OWNER)
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
@@ -274,7 +274,7 @@ _DECLARED = (
 class LabelQuantiles(RunningQuantiles):
     """Running quantiles of one column or none, made of its last 64 values after a jump.
 
-    Jumps are found as by `LabelScale`, with center and scale in the place of mean and deviation;
+    Jumps are found as by `LabelScale`, with center and scale instead of mean and deviation;
     what came before one is forgotten. The scale comes to span labels that come and go.
 
     Attributes
@@ -341,7 +341,7 @@ class LabelQuantiles(RunningQuantiles):
         return float(self.center[0]), 1.0 / float(self.inverse[0])
 
     def _look(self) -> bool:
-        """Begin anew with the last labels if their scale is another one; return whether it is."""
+        """Begin anew with the last labels if their scale has changed; return True then."""
         block, self._recent = self._recent, np.zeros(0)
         self._jumps = self._jumps.after(block, *self._place())
         if not self._jumps.is_there:
@@ -368,7 +368,7 @@ class LabelQuantiles(RunningQuantiles):
 
     @classmethod
     def from_state(cls, state: State) -> LabelQuantiles:
-        """Return the quantiles whose state this is, or raise StateError if it does not fit."""
+        """Return the quantiles of a state, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         labels = cls()
         vars(labels).update(vars(RunningQuantiles.from_state(state.child("quantiles"))))

@@ -167,8 +167,8 @@ class Reservoir:
 
         Samples of one seed replace the same places at the same numbers of events, so where two
         that were one differ in a place, both have taken an event of their own since. One of the
-        two is drawn, by counters of their own: the number of the draw is another one where another
-        sample is to be joined. The share is from 0 to 1.
+        two is drawn, by counters of their own: the number of the draw changes with each
+        sample to join. The share is from 0 to 1.
         """
         both = min(self._filled, other._filled)
         words = _words(self.seed ^ _JOIN, number, number + max(self._filled, other._filled))
@@ -268,7 +268,7 @@ class RunningQuantiles:
         law's deviation. Where they are equal it is the deviation of the values, bounded by their
         quantiles at 1% and 99% if those differ; 1 where all values are equal; 1/2 of an indicator.
     knots : array of shape (d, KNOTS), float64
-        Quantiles at the levels 0/31 ... 31/31. Those of an indicator are of no use and old.
+        Quantiles at the levels 0/31 ... 31/31. Those of an indicator are old and unused.
     indicator : array of shape (d,), bool
         Whether the column has held nothing but 0 and 1 in all events that were sampled, also in
         those that have left the sample.
@@ -335,7 +335,7 @@ class RunningQuantiles:
         return self._observe(X)
 
     def until_change(self) -> int:
-        """Return how many events may be observed at once if they are to be learned after it.
+        """Return how many events may be observed at once if they are learned after it.
 
         All of these are then learned by the estimates by which they would be learned one at a time:
         none but the first of them is at a moment at which estimates are made.
@@ -547,7 +547,7 @@ class RunningQuantiles:
 
     @classmethod
     def from_state(cls, state: State) -> RunningQuantiles:
-        """Return the quantiles whose state this is."""
+        """Return the quantiles of a state."""
         state = state.expect(cls.TYPE)
         header = state.header
         budget, events, version = (

@@ -118,7 +118,7 @@ class RunningScale:
 
     @classmethod
     def from_state(cls, state: State) -> RunningScale:
-        """Return the scale whose state this is, or raise StateError if it does not fit."""
+        """Return the scale of a state, or raise StateError if it does not fit."""
         state.expect(cls.TYPE)
         found, _ = taken(_DECLARED, state.arrays, {}, "a running scale")
         scale = cls(0)
@@ -300,7 +300,7 @@ class RobustScale:
 
     @classmethod
     def from_state(cls, state: State) -> RobustScale:
-        """Return the scale whose state this is, or raise StateError if it does not fit."""
+        """Return the scale of a state, or raise StateError if it does not fit."""
         scale = cls()
         header = state.expect(cls.TYPE).header
         unit = number(header, "unit", "a robust scale", _UNIT)

@@ -48,7 +48,7 @@ def split(body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
 
     The body is JSON: an object, which is one event, or an array of objects; ``msgspec.Raw`` is
     their type for their bytes as they stand there. Raises `InvalidInput` if it is neither, and
-    `RefusedEvents` if some events of an array are no JSON.
+    `RefusedEvents` if some events of an array are not JSON.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def split(body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
     """
     first = body.lstrip()[:1]
     if first not in (b"[", b"{") or not first:
-        raise InvalidInput("the body must be an event, an object of JSON, or an array of them")
+        raise InvalidInput("the body must be an event (a JSON object) or an array of events")
     try:
         if first == b"{":
             return [msgspec.json.decode(body, type=each)], False
@@ -66,7 +66,7 @@ def split(body: bytes, each: Any = Any) -> tuple[list[Any], bool]:
         except msgspec.DecodeError:  # where it is of single events, these are named
             return _one_by_one(msgspec.json.decode(body, type=list[msgspec.Raw])), True
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput(f"the body is no JSON: {error}") from None
+        raise InvalidInput(f"invalid JSON in the body: {error}") from None
 
 
 def _one_by_one(events: Sequence[msgspec.Raw]) -> list[Any]:

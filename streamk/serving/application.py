@@ -117,7 +117,7 @@ def description(body: int, events: int, with_token: bool, learns: bool) -> dict[
         "requestBody": _body(body, events),
         "responses": {
             "200": _response("In the order of the events.", {"oneOf": [one, many]}),
-            "422": _response("Some events are of no use; none is predicted.", _ref("Error")),
+            "422": _response("Some events are not usable; none is predicted.", _ref("Error")),
             **_REFUSALS,
         },
     }
@@ -126,7 +126,7 @@ def description(body: int, events: int, with_token: bool, learns: bool) -> dict[
         "requestBody": _body(body, events),
         "responses": {
             "202": _response("The events are in the log.", _TAKEN),
-            "422": _response("Some events are of no use; none is taken.", _ref("Error")),
+            "422": _response("Some events are not usable; none is taken.", _ref("Error")),
             "503": _response("The log does not take them now.", _ref("Error")),
             **_REFUSALS,
         },
@@ -185,11 +185,11 @@ def _get(about: str) -> dict[str, Any]:
 
 _TAKEN = {"type": "object", "properties": {"taken": {"type": "integer"}}}
 _REFUSALS = {
-    "400": _response("The body or a parameter is of no use.", _ref("Error")),
+    "400": _response("The body or a parameter is not valid.", _ref("Error")),
     "403": _response("A page of another site asks.", _ref("Error")),
     "413": _response("The request is too large.", _ref("Error")),
-    "415": _response("The body does not say that it is JSON.", _ref("Error")),
-    "421": _response("Without a token nothing is answered at this name.", _ref("Error")),
+    "415": _response("The content type is not JSON.", _ref("Error")),
+    "421": _response("A server without a token does not answer at this host name.", _ref("Error")),
 }
 
 
@@ -201,20 +201,20 @@ class Intake:
     """Adds events with labels to a log, checked by the columns and label of a model.
 
     May be used by several threads. Raises `InvalidInput` if the job of the model could not learn
-    them: its events are no plain JSON, or its labels come from a source of their own.
+    them: its events are not plain JSON, or its labels come from a source of their own.
     """
 
     def __init__(self, model: TrainedModel, log: EventLog) -> None:
         if model.encoding not in _ENCODINGS:
             raise InvalidInput(
-                f"the job of this model reads events of encoding {model.encoding!r}, and those that"
-                " are posted to be learned are JSON; post them to a job that reads JSON"
+                f"the job of this model reads events of encoding {model.encoding!r}, but posted "
+                "events are JSON; post them to a job that reads JSON"
             )
         if model.late_labels:
             raise InvalidInput(
-                "the job of this model takes its labels from a source of their own, so that a label"
-                " in an event that is posted would not be read; add events and labels to the two"
-                " sources of the job"
+                "the job of this model reads its labels from another source, so the label of a "
+                "posted event would be ignored; add events and labels to the two sources of the "
+                "job"
             )
         self._model, self._log = model, log
         self._lock = threading.Lock()
@@ -322,7 +322,7 @@ class ServerWatch(Requests):
             try:
                 await asyncio.to_thread(self.add_point)
             except Exception:
-                _log.exception("the live page has one point less")
+                _log.exception("the live page misses one point")
             await asyncio.sleep(_SECONDS)
 
     def add_point(self) -> None:
@@ -460,7 +460,8 @@ class _Server:
         events, several = split(body, each)
         if len(events) > self._max_events:
             raise HTTPException(
-                413, f"{len(events)} events in a request, at most {self._max_events} are taken"
+                413,
+                f"{len(events)} events in a request, but at most {self._max_events} are accepted",
             )
         return events, several
 

@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
             server = Server(app, connections=options.get("max_connections", 1000), **tls)
         except ssl.SSLError as error:
             given = f"{options['tls_cert']} and {options['tls_key']}"
-            raise UsageError(f"{given} are no certificate and its key: {error}") from None
+            raise UsageError(f"{given} are not a certificate and its key: {error}") from None
         listener = stack.enter_context(listening(host, port))
         stack.enter_context(preparing(model.learner))
         print(f"streamk serve: {model!r} at {server.url(listener)}", file=sys.stderr, flush=True)
@@ -158,7 +158,7 @@ def _period(text: str) -> float:
     """Return a time in seconds, long enough for other work."""
     found = seconds(text)
     if found < 0.1:
-        raise ArgumentTypeError(f"{text} is too short, the least is 0.1")
+        raise ArgumentTypeError(f"{text} is too short; the minimum is 0.1")
     return found
 
 
@@ -173,7 +173,7 @@ def _tls(options: dict[str, Any]) -> dict[str, Path]:
     """Return the files of TLS as the server takes them."""
     given = [name for name in ("tls_cert", "tls_key") if name in options]
     if len(given) == 1:
-        raise UsageError("--tls-cert and --tls-key come together")
+        raise UsageError("--tls-cert and --tls-key must be given together")
     names = {"tls_cert": "ssl_certfile", "tls_key": "ssl_keyfile"}
     return {names[name]: existing_path(options[name], "file") for name in given}
 
@@ -211,7 +211,7 @@ class PagePart(Part):
         """Serve the page of a job until it ends, where it is asked for.
 
         Raises `UsageError` and `InvalidInput` if a package is missing, or the address or the token
-        is of no use, and `OSError` if it cannot listen there.
+        is not usable, and `OSError` if it cannot listen there.
         """
         options = job.options
         if "http" not in options:

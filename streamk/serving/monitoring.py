@@ -45,7 +45,7 @@ _GAUGES = {
     "learned": "Events learned.",
     "predicted": "Events predicted.",
     "bad": "Events that could not be used.",
-    "tombstones": "Records that tell of a deletion, which are no events.",
+    "tombstones": "Records that tell of a deletion, which are not events.",
     "events_per_s": "Events a second.",
     "lag": "Events in the source that are not yet taken.",
     "features": "Random features or landmarks in use.",
@@ -56,7 +56,7 @@ _GAUGES = {
 
 
 class JobMonitoring(Requests):
-    """The last point of a job, which `last` returns if there is one, and counts of requests."""
+    """The last point of a job, from `last`, and counts of requests."""
 
     def __init__(self, last: Callable[[], Mapping[str, Any] | None]) -> None:
         super().__init__()

@@ -60,7 +60,7 @@ def turn_of(places: Places, number: int) -> Places:
 def explain(
     model: Learner, fields: Fields, x: NDArray[np.float64], event: Event, number: int
 ) -> Explanation:
-    """Explain what a model, of a contest its champion, predicts for an event of these fields.
+    """Explain the prediction of a model, or of a contest's champion, for an event of these fields.
 
     It is as it was afterwards. The number of explanations so far is for `turn_of`.
     """
@@ -163,7 +163,7 @@ class Observer:
     def explain(
         self, model: Learner, schema: Schema, X: NDArray[np.float64], event: Callable[[], Event]
     ) -> Explanation | None:
-        """Explain what a model predicts for the first of events (n, d); None if it is not time.
+        """Explain the prediction for the first of events (n, d); None if it is not due yet.
 
         The model is as it was afterwards. The events may have columns that it has not yet, behind
         its own. `event` gives the fields of the first, see `streamk.learners.explaining`.

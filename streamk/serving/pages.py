@@ -73,7 +73,9 @@ class Guard:
                 response = as_json({"error": "the connection ended before the body"}, 400)
             except Exception:
                 _log.exception("%s failed", request.url.path)
-                response = as_json({"error": "something failed here; the log has it"}, 500)
+                response = as_json(
+                    {"error": "internal error; the server's log has the details"}, 500
+                )
             self._answered(request.scope["path"], response.status_code)
             return response
 
@@ -91,7 +93,7 @@ class Guard:
         if not self.accepts(given):
             raise HTTPException(
                 401,
-                "the header Authorization: Bearer with the server's token is needed",
+                "the request needs the header Authorization: Bearer with the server's token",
                 {"WWW-Authenticate": "Bearer"},
             )
         if request.method not in _SAFE:
@@ -138,8 +140,8 @@ def _check_host(host: str) -> None:
     except ValueError:
         raise HTTPException(
             421,
-            f"without a token nothing is answered at {host[:_LONGEST]!r}: give one (--token-file),"
-            " or ask at localhost or an IP address",
+            f"a server without a token does not answer at {host[:_LONGEST]!r}: give it one "
+            "(--token-file), or use localhost or an IP address",
         ) from None
 
 
@@ -168,7 +170,7 @@ MOST = 2000
 
 
 class PageHistory:
-    """Points in time, with what an observer says then.
+    """Points in time, with the explanations of an observer.
 
     Points come from one thread and are read by others. `about` is said of the job or server.
     """
@@ -197,7 +199,7 @@ class PageHistory:
                 self._points = self._points[:half:2] + self._points[half:]
 
     def since(self, number: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return the points after one, each with its number, the first of which is 1."""
+        """Return the points after a number, each with its number, counted from 1."""
         with self._lock:
             if self._count == number:
                 return []
@@ -205,7 +207,7 @@ class PageHistory:
 
     @property
     def last(self) -> dict[str, Any] | None:
-        """The last point, if there is one."""
+        """The last point; None before the first."""
         with self._lock:
             return self._points[-1][1] if self._points else None
 
@@ -238,7 +240,7 @@ def page_routes(
         if given is None or not guard.asks:
             return await guarded_file(request)
         if not guard.accepts(given):
-            raise HTTPException(401, "the token is another one")
+            raise HTTPException(401, "wrong token")
         response = RedirectResponse("/", 303)
         secure = request.url.scheme == "https"
         response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=secure)

@@ -1,4 +1,4 @@
-"""HTTP by uvicorn, with bounds of what a client may send and hold, and answers in one piece."""
+"""HTTP by uvicorn, with limits on a client's requests and connections."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Refused(Exception):
 
 
 class HTTPConnection(HttpToolsProtocol):
-    """uvicorn's protocol, whose parser takes a head of any length in any time.
+    """uvicorn's protocol with limits on the length and the time of a request's head.
 
     What a client sends is counted here, so that a connection costs bounded memory whatever comes,
     and it has a time for each part of a request, and for taking the answer. Where there are as many
@@ -119,7 +119,7 @@ class HTTPConnection(HttpToolsProtocol):
     # --- what comes -------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Take what comes, unless it is more than is taken or no HTTP."""
+        """Take received bytes, unless they exceed a limit or are not HTTP."""
         if self._is_refused:
             return
         self._unset_keepalive_if_required()
@@ -130,7 +130,7 @@ class HTTPConnection(HttpToolsProtocol):
             pass  # to no other protocol: it is answered as any request
         except httptools.HttpParserError:
             if not self._is_refused:
-                self._refuse(400, "this is no request of HTTP/1.1")
+                self._refuse(400, "this is not an HTTP/1.1 request")
         self._framing += len(data)
         if self._framing > _HEAD_BYTES:
             self._refuse_head()
@@ -264,7 +264,9 @@ def address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if colon else ""
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise InvalidInput(f"{text!r} is no address; write HOST:PORT, for example 127.0.0.1:8000")
+        raise InvalidInput(
+            f"{text!r} is not an address; write HOST:PORT, for example 127.0.0.1:8000"
+        )
     return host or DEFAULT[0], int(port)
 
 
@@ -325,7 +327,7 @@ class Server:
 
     A new one takes the place of the one whose client has let us wait longest; where all are at work
     it has status 503. `tls` are ``ssl_certfile`` and ``ssl_keyfile``, as uvicorn has them. Raises
-    `ssl.SSLError` if these are no certificate and its key.
+    `ssl.SSLError` if these are not a certificate and its key.
     """
 
     def __init__(self, app: Starlette, *, connections: int = 1000, **tls: Any) -> None:

@@ -163,10 +163,10 @@ def test_schemas_that_are_refused(adapter: Any) -> None:
     for task, schema in schemas.items():
         (other,) = set(TASKS) - {task}
         for given in (schema, None):
-            with pytest.raises(InvalidInput, match=f"needs a schema of {other}"):
+            with pytest.raises(InvalidInput, match=f"needs a schema for {other}"):
                 kinds(adapter, other)[0](given)
     twice = Schema.from_custom(["a", "a", "y"], "y")
-    with pytest.raises(InvalidInput, match="one name"):
+    with pytest.raises(InvalidInput, match="the same name"):
         adapter.KernelRegressor(twice)
 
 

@@ -164,7 +164,7 @@ def test_labels_by_their_times_are_one_model_by_every_way() -> None:
 def test_arrays_have_no_fields() -> None:
     X, y = framed(payments(20))
     for made in (batches(), batches(sklearn.KernelRegressor, entities=None)):
-        with pytest.raises(InvalidInput, match="only a data frame has; give one, as by pandas"):
+        with pytest.raises(InvalidInput, match="X is not a data frame; pass pandas"):
             made.fit(X[["user", "amount"]].to_numpy(), y)
     made = batches().fit(X, y)
     assert made.decision_function(X).shape == (20,)

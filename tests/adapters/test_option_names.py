@@ -95,7 +95,7 @@ def learn(labels: Any, **options: Any) -> None:
             lambda: MultiKernel(class_weight={np.str_("a"): np.float64(-1)}),
             "gives 'a' the weight -",
         ),
-        (lambda: learn(TEXTS, loss="squared"), "'a' of row 0 is none"),
+        (lambda: learn(TEXTS, loss="squared"), "'a' of row 0 is not a number"),
         (lambda: learn(np.array([0.5, 1.0, 2.0, 3.0])), "row 0, 0.5, must be"),
     ],
 )
@@ -113,7 +113,7 @@ def refused(model: Any, y: Any, classes: Any) -> str:
 
 
 def test_a_class_that_scikit_learns_estimators_do_not_know_is_shown_plainly() -> None:
-    fix = "; the first call of partial_fit needs all labels there will be, as classes="
+    fix = "; pass all labels as classes= in the first call of partial_fit"
     model = sklearn.DoublyStochasticClassifier(block_size=8, max_features=8)
     assert (
         refused(model, TEXTS, ["b", "c"]) == f"label 'a' is not one of the classes ['b', 'c']{fix}"
@@ -122,7 +122,7 @@ def test_a_class_that_scikit_learns_estimators_do_not_know_is_shown_plainly() ->
         "label 1 is not one of the classes [0, 2]"
     )
     model.partial_fit(X, TEXTS, classes=np.unique(TEXTS))
-    said = "classes=['a', 'c'] differ from those of before, ['a', 'b']"
+    said = "classes=['a', 'c'] differ from those of the first call, ['a', 'b']"
     assert refused(model, TEXTS, np.array(["a", "c"])) == said
     assert refused(model, ["a", "b", "a", "c"], None).startswith("label 'c' is not one of")
 
@@ -136,7 +136,7 @@ def test_a_weight_of_no_class_is_shown_plainly() -> None:
 
 
 def test_rivers_estimators_show_labels_and_values_plainly() -> None:
-    with pytest.raises(InvalidInput, match="'x' of row 0 is none"):
+    with pytest.raises(InvalidInput, match="'x' of row 0 is not a number"):
         river.KernelRegressor().learn_one({"a": 1.0}, np.str_("x"))
     with pytest.raises(Exception, match="column 'a' is inf, past"):
         river.KernelRegressor().learn_one({"a": np.float64("inf")}, 1.0)

@@ -334,7 +334,7 @@ def test_a_bad_label_or_option_is_named() -> None:
         classifier().learn_one({"a": 1.0}, 1.5)
     with pytest.raises(InvalidInput, match="label"):
         regressor().learn_one({"a": 1.0}, "high")
-    with pytest.raises(InvalidInput, match="label is past the range"):
+    with pytest.raises(InvalidInput, match="label is beyond the range"):
         regressor().learn_one({"a": 1.0}, 10**400)
     with pytest.raises(InvalidInput, match="gausian"):
         DoublyStochasticClassifier(kernel="gausian")
@@ -515,7 +515,7 @@ def test_an_event_that_is_no_dict_is_refused(x: Any) -> None:
     model = KernelClassifier(seed=1)
     model.learn_one({"a": 1.0, "b": 2.0}, "up")
     for use in (model.predict_one, model.debug_one, lambda x: model.learn_one(x, "up")):
-        with pytest.raises(InvalidInput, match="an event is a dict of columns, not"):
+        with pytest.raises(InvalidInput, match="an event must be a dict of columns, not"):
             use(x)
 
 

@@ -114,5 +114,5 @@ def test_what_is_no_number(x: Any) -> None:
 def test_options_out_of_their_domain() -> None:
     with pytest.raises(InvalidInput, match="alpha=2 must be"):
         MMDDrift(alpha=2)
-    with pytest.raises(InvalidInput, match="an event is a dict of columns"):
+    with pytest.raises(InvalidInput, match="an event must be a dict of columns"):
         MMDDrift().update_one([1.0])  # type: ignore[arg-type]

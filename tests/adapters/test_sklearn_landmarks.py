@@ -152,7 +152,7 @@ def test_bad_options() -> None:
     X = moons(30)
     for options, match in (
         ({"n_components": 0}, "n_components=0"),
-        ({"kernel": "precomputed"}, "as many rows as columns"),
+        ({"kernel": "precomputed"}, "must be square"),
         ({"kernel": Diffusion(Gaussian())}, r"landmarks\.oasis"),
     ):
         with pytest.raises(InvalidInput, match=match):

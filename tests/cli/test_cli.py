@@ -332,23 +332,23 @@ ONE = "doubly-stochastic"
     [
         (ONE, "bandwith=1", "did you mean 'bandwidth'"),
         (ONE, "colour=1", "there are kernel"),
-        (ONE, "bandwidth=wide", "a number is needed, not 'wide'"),
+        (ONE, "bandwidth=wide", "must be a number, not 'wide'"),
         (ONE, "bandwidth=-1", "must be a positive number"),
         (ONE, "kernel=gausian", "did you mean 'gaussian'"),
-        ("kernel-ridge", "kernel=ntk depth=2.5", "depth: a whole number is needed, not '2.5'"),
+        ("kernel-ridge", "kernel=ntk depth=2.5", "depth: must be a whole number, not '2.5'"),
         ("kernel-ridge", "kernel=ntk depth=13", "depth=13 of NTK must be a whole number from 1 to"),
         (ONE, "loss=softmin", "did you mean 'softmax'"),
-        (ONE, "step=fast:1", "none of constant, inverse-time, adagrad"),
+        (ONE, "step=fast:1", "one of constant, inverse-time, adagrad"),
         (ONE, "step=adagrad", "--set step: 'adagrad' needs a size: adagrad:SIZE"),
         (ONE, "step=ladder:3", "'ladder' finds its sizes by itself; leave out :3"),
-        (ONE, "averaging=yes", "'yes' is none of true, false"),
+        (ONE, "averaging=yes", "'yes' is not one of true, false"),
         (ONE, "delta=1", "needs a loss: --set loss=huber"),
         (ONE, "nu=2", "kernel 'gaussian' takes no nu, which is for matern"),
         (MODEL, "q=0.5", "needs a loss: --set loss=quantile"),
         (MODEL, "class_weight=even", "'even' is neither balanced nor LABEL:WEIGHT"),
-        (MODEL, "class_weight=a:b", "a number is needed, not 'b'"),
+        (MODEL, "class_weight=a:b", "must be a number, not 'b'"),
         (MODEL, "pending_byte=1", "did you mean 'pending_bytes'"),
-        (MODEL, "threads=0", "the least is 1"),
+        (MODEL, "threads=0", "the minimum is 1"),
         (MODEL, "bandwith=1", "did you mean 'bandwidth'? It is for --model doubly-stochastic"),
         (
             MODEL,
@@ -555,7 +555,7 @@ def test_bad_events_go_to_the_dead_letters(home: Path) -> None:
     out, _ = streamk(*run, cwd=home)
     assert sum(json.loads(out)["bad"].values()) == 2
     out, err = streamk(*run, "--max-bad-share", "0.001", cwd=home, status=1)
-    assert "more than the share of 0.001 that is allowed" in err
+    assert "more than the allowed share of 0.001" in err
     out, err = streamk(*run, "--on-error", "raise", cwd=home, status=1)
     assert f"events.ndjson offset {N_EVENTS}" in err
     assert "--on-error skip" in err
@@ -615,12 +615,12 @@ def test_a_configuration_file_holds_the_same_names_and_flags_win(home: Path) -> 
 WRONG_CONFIGS = [
     ("lable = 'x'", "no option 'lable'; did you mean 'label'?"),
     ("config = 'x'", "no option 'config'"),
-    ("seed = 'x'", "seed: a whole number is needed, not 'x'"),
+    ("seed = 'x'", "seed: must be a whole number, not 'x'"),
     ("absent = 'zeroes'", "did you mean 'zero'?"),
     ("quiet = 'yes'", "quiet: must be true or false, not 'yes'"),
     ("label = ['a', 'b']", "label: must be a word or a number, not a list"),
     ("label = ", "is not valid TOML"),
-    ("set = 3", "set: it is written NAME=VALUE"),
+    ("set = 3", "set: write NAME=VALUE"),
     ("sasl_pasword = 'hunter2'", "no option 'sasl_pasword'"),
 ]
 CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
@@ -642,7 +642,7 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
         ("run {} --metrics F1,CohenKappa=true", "write it without =true"),
         ("run", "no SOURCE is given, for example file:events.ndjson"),
         ("run file:events.ndjson", "--label NAME is needed"),
-        ("run events.ndjson --label y", "a scheme: write file:events.ndjson"),
+        ("run events.ndjson --label y", "a scheme: file:events.ndjson"),
         (
             "predict file:events.ndjson state",
             "comes first: streamk predict state file:events.ndjson",
@@ -668,10 +668,10 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
         ("run file:events.ndjson more --label y", "1 argument(s) too many"),
         ("run file:events.ndjson --label", "argument --label: expected one argument"),
         ("run {} --model doubly", "no model 'doubly'; did you mean 'doubly-stochastic'?"),
-        ("run {} --set bandwidth", "it is written NAME=VALUE"),
+        ("run {} --set bandwidth", "write NAME=VALUE"),
         ("run {} --model doubly-stochastic --set bandwidth=0", "must be a positive number"),
-        ("run {} --window 0", "the least is 1"),
-        ("run {} --idle-timeout -1", "a time is not negative"),
+        ("run {} --window 0", "the minimum is 1"),
+        ("run {} --idle-timeout -1", "a time span cannot be negative"),
         ("run {} --on-error skipp", "did you mean 'skip'?"),
         ("run {} --max-bad-share 1.5", "1.5 must lie between 0 and 1"),
         ("run {} --on-error dead-letter", "needs --dead-letters SINK"),
@@ -710,7 +710,7 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
         ("run {} --label-timeout 7d", "--label-timeout is for labels"),
         ("run {} --label-revisions learn", "--label-revisions is for labels"),
         ("run {} --labels file:l --key id --label-default 0", "needs --label-timeout"),
-        ("run {} --labels file:l --key id --label-timeout 7w", "'7w' is no time span"),
+        ("run {} --labels file:l --key id --label-timeout 7w", "'7w' is not a time span"),
         ("run {} --labels file:events.ndjson --key id", "SOURCE and --labels are both"),
         ("run {} --labels file:l --key id --held-events 0", "too small"),
         ("run file:events.ndjson --labels file:l --key id", "--label NAME is needed"),
@@ -726,19 +726,22 @@ CONFIGS = [f"wrong{place}.toml" for place in range(len(WRONG_CONFIGS))]
         ("run {} --challenger a.b=eigenpro", "'a.b' cannot be the name of a model"),
         (
             "run {} --challenger a=eigenpro --challenger a=eigenpro",
-            "another challenger is called a",
+            "another challenger is already called a",
         ),
         (
             "run {} --challenger multi-kernel=eigenpro",
-            "this job's own model is called multi-kernel",
+            "this job's own model is already called multi-kernel",
         ),
-        ("run {} --challenger a=eigenpro --workers 2", "--challenger excludes --workers and"),
-        ("run {} --challenger a=eigenpro --labels file:l --key age", "exclude each other"),
+        (
+            "run {} --challenger a=eigenpro --workers 2",
+            "--challenger cannot be combined with --workers",
+        ),
+        ("run {} --challenger a=eigenpro --labels file:l --key age", "cannot be combined"),
         ("run {} --http 0.0.0.0:8000", "can be reached from other machines: give a token"),
-        ("run {} --http x", "'x' is no address"),
+        ("run {} --http x", "'x' is not an address"),
         ("run {} --token-file x", "--token-file is for a job with --http"),
         ("run {} --http :0 --token-file x", "no token file x"),
-        ("demo --out .", "holds files that are no demo's"),
+        ("demo --out .", "holds files of something else"),
         ("demo --out events.ndjson", "must be a directory"),
     ],
 )
@@ -866,7 +869,7 @@ def test_inspect_tells_the_step_that_predicts_and_finds_damage(home: Path) -> No
     _, err = streamk("inspect", model.parent, cwd=home, status=1)
     assert "is damaged" in err
     _, err = streamk("inspect", model.parent, "--schema", cwd=home, status=2)
-    assert "there is no schema yet" in err
+    assert "so there is no schema" in err
 
 
 # --- start ----------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def test_the_first_events_are_read_and_those_that_cannot_be_used_are_counted(hom
         (("state",), "CHECKPOINT, SOURCE and --to FILE are needed"),
         (("nothing", "file:events.ndjson", "--to", "m"), "nothing"),
         (("state", "file:none.ndjson", "--to", "m"), "none.ndjson"),
-        (("state", "file:empty.ndjson", "--to", "m"), "no event that can be used"),
+        (("state", "file:empty.ndjson", "--to", "m"), "no usable event"),
         (("state", "file:events.ndjson", "--to", "m", "--budget", "0.1"), "budget=0.1"),
         (("state", "file:events.ndjson", "--to", "m", "--budget", "x"), "--budget"),
         (("state", "file:events.ndjson", "--to", "no/where"), "--to no/where cannot be written"),

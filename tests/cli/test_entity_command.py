@@ -64,7 +64,7 @@ def test_from_first_event_to_forgetting(folder: Path) -> None:
         "lock",
     ]
     _, err = streamk("inspect", "state", "--entity", "user=7", cwd=folder, status=2)
-    assert "no user '7' is known, of 8" in err
+    assert "no user '7' among the 8" in err
     with (folder / "payments.ndjson").open("ab") as file:
         file.write(ndjson([{**mine[-1], "ts": "2026-03-01", "amount": 5.0}]))
     streamk(*JOB, *SMALL, "--spans", "1h,7d", "--checkpoint", "state", cwd=folder)
@@ -110,9 +110,9 @@ def test_options_that_make_no_sense(folder: Path) -> None:
         (("--spans", "1h"), "--spans is for entities; it needs --entity NAME"),
         (("--max-entities", "3"), "it needs --entity NAME"),
         (("--time", "ts"), "time='ts' is for entities; it needs entities= too"),
-        (("--entity", "user", "--time", "ts", "--spans", "1w"), "is no time span"),
-        (("--entity", "user", "--shards", "2"), "entities and shards exclude each other"),
-        (("--entity", "fraud"), "entities='fraud' is the label, too"),
+        (("--entity", "user", "--time", "ts", "--spans", "1w"), "is not a time span"),
+        (("--entity", "user", "--shards", "2"), "entities and shards cannot be combined"),
+        (("--entity", "fraud"), "entities='fraud' is also the label"),
         (("--entity", "user", "--entity", "user"), "entities=('user', 'user') has one twice"),
     ):
         _, err = streamk(*run, *options, cwd=folder, status=2)
@@ -128,7 +128,7 @@ def test_options_that_make_no_sense(folder: Path) -> None:
         _, err = streamk(*job, *options, cwd=folder, status=1)
         assert said in err
     for command, said in (
-        (("inspect", "state", "--entity", "user"), "it is written FIELD=ENTITY"),
+        (("inspect", "state", "--entity", "user"), "write FIELD=ENTITY"),
         (("inspect", "state", "--entity", "usr=1"), "did you mean 'user'?; there are user"),
         (("forget", "state", "user=nobody"), "no user 'nobody' is known in state"),
         (("forget", "nowhere", "user=1"), "nowhere"),

@@ -45,7 +45,7 @@ def test_it_is_there_unless_others_are_named() -> None:
     assert [one["type"] for one in made("kernel-ridge").external_experts] == ["kernel-ridge"]
     both = made("feature-machine", "kernel-ridge").external_experts
     assert [one["type"] for one in both] == ["feature-machine", "kernel-ridge"]
-    with pytest.raises(UsageError, match="--expert none and other experts exclude each other"):
+    with pytest.raises(UsageError, match="--expert none cannot be combined with other experts"):
         made("none", "kernel-ridge")
 
 
@@ -147,9 +147,9 @@ def test_inspect_tells_of_one_that_rests_for_good(home: Path) -> None:
     streamk(*RUN, "--expert", "feature-machine:max_width=2", cwd=home)
     out, _ = streamk("inspect", "state", "--json", cwd=home)
     (one,) = json.loads(out)["checkpoints"][-1]["model"]["experts"]
-    assert one["rests"].startswith("for good: ")
+    assert one["rests"].startswith("permanently: ")
     text, _ = streamk("inspect", "state", cwd=home)
-    assert "rests for good" in " ".join(text.split())
+    assert "rests permanently" in " ".join(text.split())
 
 
 def test_shards_go_on_with_the_machine_of_the_model_that_they_begin_with(home: Path) -> None:
@@ -181,8 +181,8 @@ def test_challengers_have_it_as_the_checkpoint_has_it(home: Path) -> None:
     [
         (["--expert", "none", "--set", "effort=0.5"], "--set effort is for a feature-machine"),
         (["--expert", "kernel-ridge", "--set", "effort=none"], "is for a feature-machine, and"),
-        (["--shards", "2", "--set", "effort=0.5"], "which no model in shards has"),
-        (["--set", "effort=much"], "a number is needed, not 'much' (or none)"),
+        (["--shards", "2", "--set", "effort=0.5"], "a model in shards has none"),
+        (["--set", "effort=much"], "must be a number, not 'much' (or none)"),
     ],
 )
 def test_an_effort_of_no_use_is_an_error(options: list[str], said: str, home: Path) -> None:

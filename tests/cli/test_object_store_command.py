@@ -100,7 +100,7 @@ def test_a_replica_follows_a_job_and_outlives_the_store(s3: S3, tmp_path: Path) 
         replica.terminate()
         assert replica.wait(30) == 0
         err = replica.stderr.read().decode()
-        assert "no newer model, the one before stays" in err
+        assert "cannot read a newer model, keeping the current one" in err
         assert "newer models can be read again" in err
 
 

@@ -48,7 +48,7 @@ def test_the_hint_is_at_the_option_that_was_meant(model: str, option: str, hint:
         (["first=64", "bandwidth=-1"], "--set bandwidth=-1.0 of Matern must be a positive"),
         (["rounds=2", "gamma=1"], "--set gamma=1: kernel 'matern' takes no gamma"),
         (["kernel=laplacian", "metric=full"], "--set kernel=laplacian --set metric=full: kernel"),
-        (["max_width=0"], "--set max_width: 0 is too small, the least is 1"),
+        (["max_width=0"], "--set max_width: 0 is too small; the minimum is 1"),
     ],
 )
 def test_a_value_that_the_model_refuses_is_named_as_it_was_set(
@@ -67,7 +67,7 @@ def test_a_weight_and_a_size_are_named_as_they_were_set() -> None:
 @pytest.mark.parametrize(
     ("expert", "said"),
     [
-        ("feature-machine:max_width=0", "max_width: 0 is too small, the least is 1"),
+        ("feature-machine:max_width=0", "max_width: 0 is too small; the minimum is 1"),
         ("feature-machine:kernel=linear", "kernel 'linear' has no closed form"),
         ("feature-machine:seed=3", "it is an option by itself: --seed 3"),
         ("feature-machine:rank=3", "the model streaming-meka has it"),

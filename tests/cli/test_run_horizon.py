@@ -58,9 +58,9 @@ def test_a_job_of_a_file(source: str, tmp_path: Path) -> None:
         output, _ = streamk(*job, cwd=tmp_path)
         assert f"{name} alone (--horizon takes another one: {other})" in output
     _, told = streamk(*job[:5], "--horizon", "2h", cwd=tmp_path, status=2)
-    assert "the horizons of this job are 6h, 1d" in told
+    assert "no such horizon; this job has 6h, 1d" in told
     _, told = streamk(*job[:5], "--horizon", "2x", cwd=tmp_path, status=2)
-    assert "argument --horizon: '2x' is no time span" in told
+    assert "argument --horizon: '2x' is not a time span" in told
 
 
 @pytest.mark.parametrize(("given", "names"), [('["1h", 3]', ["1h", "3"]), ("[3]", ["3"])])
@@ -76,18 +76,21 @@ def test_a_configuration_has_a_list(given: str, names: list[str], tmp_path: Path
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--horizon", "24x"], "no horizon"),
-        (["--horizon=-3"], "no horizon"),
-        (["--horizon", "0"], "no horizon"),
-        (["--horizon", "1.5"], "no horizon"),
+        (["--horizon", "24x"], "not a horizon"),
+        (["--horizon=-3"], "not a horizon"),
+        (["--horizon", "0"], "not a horizon"),
+        (["--horizon", "1.5"], "not a horizon"),
         (["--horizon", "3,3"], "each once"),
-        (["--horizon", "24h"], "no time of their own"),
+        (["--horizon", "24h"], "the events have no time"),
         (["--horizon", "24", "--time", "hour"], "leave it out"),
         (["--horizon", "24", "--labels", "file:x.ndjson", "--key", "x"], "--labels"),
         (["--horizon", "24", "--label-timeout", "3h"], "needs --labels SOURCE\n"),
         (["--horizon", "24", "--key", "y"], "is the label"),
-        (["--horizon", "2,3", "--slice", "x"], "figures of their own"),
-        (["--horizon", "2", "--workers", "2"], "workers have no horizon"),
+        (["--horizon", "2,3", "--slice", "x"], "its own figures"),
+        (
+            ["--horizon", "2", "--workers", "2"],
+            "cannot be combined with challengers, shards or workers",
+        ),
         (["--key", "x"], "needs --labels SOURCE or --horizon SPAN"),
     ],
 )

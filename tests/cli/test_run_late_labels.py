@@ -87,4 +87,4 @@ def test_revised_labels_and_a_damaged_segment(
     for path in (tmp_path / "learn" / "member-0" / "held").iterdir():
         path.write_bytes(path.read_bytes()[:-1])
     assert inspect(["learn"]) == 1
-    assert "is damaged, its SHA-256 is not its name" in capsys.readouterr().err
+    assert "is damaged, its SHA-256 does not match its name" in capsys.readouterr().err

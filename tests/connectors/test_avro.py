@@ -64,7 +64,7 @@ def test_values_are_those_that_were_written(event: dict[str, Any]) -> None:
     for end in range(len(body)):
         with pytest.raises(BadRecord):
             schema.read(framed(1, body[:end]))
-    with pytest.raises(BadRecord, match="1 bytes stand behind"):
+    with pytest.raises(BadRecord, match="1 bytes follow"):
         schema.read(framed(1, body + b"\0"))
 
 
@@ -247,7 +247,7 @@ def long(number: int) -> bytes:
 )
 def test_what_a_record_says_of_itself_is_not_believed(field: Any, body: bytes) -> None:
     schema = AvroSchema(json.dumps(record_schema(("a", field))))
-    with pytest.raises(BadRecord, match=r"not what its schema describes|not UTF-8"):
+    with pytest.raises(BadRecord, match=r"do not fit its schema|not UTF-8"):
         schema.read(framed(1, body))
 
 
@@ -299,9 +299,9 @@ def of(kind: str) -> str:
         ('"int"', "not the schema of a record"),
         ('{"type": "record", "fields": []}', '"name" is a required field'),
         ('{"type": "record", "name": "R", "fields": [{"name": "a"}]}', "'a' is missing 'type'"),
-        ('{"type": "array"}', "no schema of Avro"),
+        ('{"type": "array"}', "not an Avro schema"),
         (of('["null", ["int"]]'), "a union is a branch"),
-        (of('{"type": "enum", "name": "E"}'), "no schema of Avro"),
+        (of('{"type": "enum", "name": "E"}'), "not an Avro schema"),
         (of('{"type": "fixed", "name": "F", "size": -1}'), "has no size"),
         (of('{"type": "array", "items": "null"}'), "items that take no bytes"),
         (of('{"type": "array", "items": {"type": "null", "a": 1}}'), "items that take no bytes"),
@@ -312,7 +312,7 @@ def of(kind: str) -> str:
         ('"missing.Type"', "no type 'missing.Type'"),
         ("[" * 100_000, "nested deeper"),
         (of('{"type": "map", "values":' * 2000 + '"int"' + "}" * 2000), "nested deeper"),
-        (of('{"type": 7}'), "no schema of Avro|no type"),
+        (of('{"type": 7}'), "not an Avro schema|no type"),
     ],
 )
 def test_a_schema_that_is_none_is_refused_with_its_reason(schema: str, complaint: str) -> None:

@@ -99,10 +99,10 @@ def test_a_file_that_grew_is_the_same(tmp_path: Path, form: str) -> None:
 
 
 OTHERS = {
-    "all": (rows(9000, "z"), "begins otherwise than"),
-    "beginning": (rows(10, "z") + rows(9000)[10:], "begins otherwise than"),
+    "all": (rows(9000, "z"), "begins differently from"),
+    "beginning": (rows(10, "z") + rows(9000)[10:], "begins differently from"),
     # As many bytes, and the same first 64 KiB.
-    "end": (rows(5900) + rows(9000, "z")[5900:], "holds something else before byte"),
+    "end": (rows(5900) + rows(9000, "z")[5900:], "differs before byte"),
     "short": (rows(2000), "is shorter than the"),
     "none": (rows(1), "is shorter than the"),
 }
@@ -121,7 +121,7 @@ def test_another_file_is_told_with_name_and_difference(
     assert told is not None
     words = "is another file than" if form == "parquet" else words
     assert told.startswith(f"is of another file: {path} {words}")
-    assert "by its present name, with the same checkpoint" in told
+    assert "its present name, with the same checkpoint" in told
 
 
 @pytest.mark.parametrize("form", ["lines", "csv", "gzip", "array"])

@@ -153,11 +153,11 @@ def test_a_broker_that_asks_for_a_certificate(end: Any, local_kafka: Any, tls_fi
         ),
         (
             {"ssl_certfile": "client.pem", "ssl_keyfile": "client.key", "ssl_password": "hunter2"},
-            r"ssl_password .*client\.key\): .*the password of the key is another",
+            r"ssl_password .*client\.key\): .*the password of the key is wrong",
         ),
         (
             {"ssl_certfile": "client.pem", "ssl_keyfile": "client.key"},
-            r"ssl_password .*client\.key\): .*the password of the key is another",
+            r"ssl_password .*client\.key\): .*the password of the key is wrong",
         ),
         ({"ssl_crlfile": "none.pem"}, r"ssl_crlfile .*none\.pem\): No such file"),
     ],

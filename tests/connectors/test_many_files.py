@@ -160,7 +160,7 @@ def test_what_comes_with_an_earlier_name_is_told(kind: Kind) -> None:
         source._look()
         again = at(source, 4)
     kind.write("b", range(3))
-    assert f"{kind.path('b')} came after" in "".join(kind.go_on(again, 4)[1])
+    assert f"{kind.path('b')} is not read: it came after" in "".join(kind.go_on(again, 4)[1])
     # From its beginning on all would be read.
     with kind.open() as source:
         assert kind.read(source) == [7, 0, 1, 2, 8, 3, 4]

@@ -318,7 +318,9 @@ def test_a_schema_that_is_not_compatible_is_told_with_what_to_do(registry: Regis
 
 def test_a_registry_must_answer_to_begin_with(registry: Registry) -> None:
     registry.gone = {"/subjects/scores-value"}
-    with pytest.raises(Unavailable, match=r"no schema registry answers.*503.*to begin with"):
+    with pytest.raises(
+        Unavailable, match=r"no schema registry answers.*503.*before any is written"
+    ):
         opened("avro", registry.address, NUMBERS)
     registry.stop()
     with pytest.raises(Unavailable, match="Check that it runs"):

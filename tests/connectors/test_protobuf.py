@@ -217,8 +217,8 @@ def test_a_text_of_the_older_syntax_that_is_not_utf_8_stays_bytes() -> None:
     [
         ("message {", {}, "protoc refuses it: schema.proto:1:"),
         ('syntax = "proto3"; import "a.proto";', {}, "a.proto"),
-        ("", {"../a.proto": ""}, r"'\.\./a\.proto', which is no name of a file"),
-        ("", {"/tmp/a.proto": ""}, "which is no name of a file"),
+        ("", {"../a.proto": ""}, r"'\.\./a\.proto', which is not a file name"),
+        ("", {"/tmp/a.proto": ""}, "which is not a file name"),
     ],
 )
 def test_files_that_are_none(text: str, references: dict[str, str], complaint: str) -> None:

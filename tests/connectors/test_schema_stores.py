@@ -118,9 +118,7 @@ def test_a_password_is_sent_to_the_registry_and_to_no_other(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry.login = ("ada", "pässword:1")
-    with pytest.raises(
-        ConnectorError, match=r"does not admit this user \(status 401\); set STREAM"
-    ):
+    with pytest.raises(ConnectorError, match=r"refused this user \(status 401\); set STREAM"):
         SchemaRegistry(registry.address, "AVRO")
     monkeypatch.setenv("STREAMK_SCHEMAS_USERNAME", "ada")
     with pytest.raises(BadURL, match="STREAMK_SCHEMAS_PASSWORD is not set"):
@@ -155,10 +153,10 @@ def test_an_address_with_a_password_is_refused_and_not_shown() -> None:
 def test_what_is_no_registry_ends_it(registry: Registry) -> None:
     store = SchemaRegistry(registry.address, "AVRO")
     registry.schemas["/schemas/ids/7"] = {"title": "a web page"}
-    with pytest.raises(ConnectorError, match=r"ids/7 gives no schema \(status 200\).*schemas="):
+    with pytest.raises(ConnectorError, match=r"ids/7 returned no schema \(status 200\).*schemas="):
         store.fetch(7)
     registry.status = 404  # without the code of a schema that is not there
-    with pytest.raises(ConnectorError, match=r"gives no schema \(status 404\)"):
+    with pytest.raises(ConnectorError, match=r"returned no schema \(status 404\)"):
         store.fetch(7)
 
 

@@ -143,7 +143,7 @@ def test_a_worker_that_is_killed_while_it_is_sent_a_task_is_replaced() -> None:
     with Processes(1) as workers:
         for task in tasks:
             answer = workers.answer(0, task)
-            with pytest.raises(RuntimeError, match="a fault of the program"):
+            with pytest.raises(RuntimeError, match="a bug in the program"):
                 outcome(answer)
         os.kill(workers.pids[0], signal.SIGSTOP)  # so that more is sent than there is room for
         killer = threading.Timer(0.05, os.kill, (workers.pids[0], signal.SIGKILL))

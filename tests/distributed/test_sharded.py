@@ -357,7 +357,7 @@ def test_workers_that_are_closed_leave_nobody_waiting() -> None:
         def answer(self, place: int, message: bytes) -> bytes:
             under_way.set()
             assert closed.wait(60)
-            raise InvalidInput("the processes are closed; start others")
+            raise InvalidInput("the processes are closed; start new ones")
 
         def close(self) -> None:
             closed.set()

@@ -159,7 +159,7 @@ def test_damaged_data_is_refused(make: Any, damage: dict[str, Any]) -> None:
 @pytest.mark.parametrize("x", [math.nan, math.inf, -0.01, 1.01])
 def test_what_is_no_share_is_refused(x: float) -> None:
     test = ShareTest()
-    with pytest.raises(InvalidInput, match="NaN" if math.isnan(x) else "no share"):
+    with pytest.raises(InvalidInput, match="NaN" if math.isnan(x) else "not a share"):
         test.update(x)
     assert test.n == 0
     data = test.to_json() | {"sample": [x], "n": 1}

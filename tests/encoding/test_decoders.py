@@ -644,18 +644,18 @@ def test_what_cannot_fit_is_said_before_the_first_event() -> None:
         with pytest.raises(BadRecord, match="label 'y' is not among the fields"):
             decoder("float32", replace(schema, mode=mode), fields=("a",))
     assert decoder("float32", replace(schema, mode="fixed"), fields=("a",)).decode([]).y == []
-    with pytest.raises(BadRecord, match="column 0 of the schema has a number for its name"):
+    with pytest.raises(BadRecord, match="column 0 of the schema has a number as its name"):
         decoder("json", Schema((0,)))
     few = Schema(label="y", max_columns=2)
-    with pytest.raises(BadRecord, match="3 numbers, 2 columns allowed"):
+    with pytest.raises(BadRecord, match="3 numbers, but 2 columns are allowed"):
         decoder("rows", few).decode(Rows(np.ones((1, 3)), [1]))
-    with pytest.raises(BadRecord, match="no number 'a'"):
+    with pytest.raises(BadRecord, match="lack the number 'a'"):
         decoder("rows", schema, fields=())
     with pytest.raises(BadRecord, match="rows of 2 columns, 1 expected"):
         decoder("rows", schema).decode(Rows(np.ones((1, 2)), [1]))
     with pytest.raises(BadRecord, match="no labels, though the label is 'y'"):
         decoder("rows", schema).decode(Rows(np.ones((1, 1))))
-    with pytest.raises(BadRecord, match="Rows expected"):
+    with pytest.raises(BadRecord, match="expected Rows"):
         decoder("rows", schema).decode([1])
 
 

@@ -216,7 +216,7 @@ def test_names_and_strict_schemas() -> None:
     with pytest.raises(InvalidInput, match="'u@entity' is an entity, whose past"):
         fields_of(schema, schema.columns, 9)
     for encoding in ("rows", "float32"):
-        with pytest.raises(BadRecord, match="has numbers alone; give events whose values"):
+        with pytest.raises(BadRecord, match="holds only numbers; use a format that"):
             decoder(encoding, Schema(kinds={"u": "entity"}), fields=("u",))
 
 

@@ -111,7 +111,7 @@ def test_what_is_no_record_yet_is_told_and_no_bad_event(
     report = files_run(address, tmp_path, on_error="raise")
     assert not report.counts.bad
     [told] = report.unfinished
-    assert told.startswith(f"{path}: from byte {byte} on there is no whole record")
+    assert told.startswith(f"{path}: the record at byte {byte} is incomplete")
     assert told in caplog.text
 
 
@@ -290,7 +290,7 @@ def test_so_does_a_followed_file_that_is_started_again(tmp_path: Path, saved: in
     lines(path, 100)
     run_file(state, path, "?follow=true", max_events=saved)
     lines(path, 300, seed=1)
-    with pytest.raises(EngineError, match="log begins otherwise than the file that was read"):
+    with pytest.raises(EngineError, match="log begins differently from the file that was read"):
         run_file(state, path, "?follow=true", max_events=200)
 
 

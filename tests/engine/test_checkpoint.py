@@ -174,7 +174,7 @@ def test_a_journal_of_wrong_types_is_told_with_its_line(store: DirectoryStore, l
     store.write_passes([Pass("p", 1, 2)])
     with (store.path / "00000001.journal").open("a") as file:
         file.write(f"{zlib.crc32(line.encode()):08x} {line}\n")
-    with pytest.raises(StateError, match="line 2 is no partition, offset and clock"):
+    with pytest.raises(StateError, match="line 2 is not a partition, offset and clock"):
         store.read_passes()
 
 
@@ -210,7 +210,7 @@ def junk(path: Path) -> None:
             for name in ("../00000001/model.safetensors", "/etc/passwd", "extra")
         ),
         *(
-            (lambda path, changes=changes: reseal(path, **changes), "not a whole manifest")
+            (lambda path, changes=changes: reseal(path, **changes), "not a complete manifest")
             for changes in ({"engine": 3}, {"model": {"format": 1}}, {"model": 3}, {"epoch": "2"})
         ),
     ],
@@ -390,9 +390,13 @@ def key(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("content", "mode", "reason"),
     [
-        (b"k" * 32, 0o640, r"open to others than its owner \(mode 0640\); run: chmod 600 .*/key"),
+        (
+            b"k" * 32,
+            0o640,
+            r"open to other users than its owner \(mode 0640\); run: chmod 600 .*/key",
+        ),
         (b"k" * 32, 0o604, r"mode 0604"),
-        (b"k" * 31, 0o600, r"has 31 bytes, where 32 to 65,536 are needed; make one: .*urandom"),
+        (b"k" * 31, 0o600, r"has 31 bytes, but needs 32 to 65,536; make one: .*urandom"),
         (b"", 0o600, r"has 0 bytes"),
         (b"k" * 70_000, 0o600, r"has over 65,536 bytes"),
     ],
@@ -420,7 +424,7 @@ def test_a_key_does_not_show_itself(key: Path) -> None:
 
 
 def test_a_key_without_a_checkpoint_is_a_mistake(key: Path) -> None:
-    with pytest.raises(InvalidInput, match="needs a place of checkpoints or start_from="):
+    with pytest.raises(InvalidInput, match="needs a place for checkpoints or start_from="):
         run([], checkpoint=None, state_key=key)
 
 
@@ -457,7 +461,9 @@ def test_what_is_not_signed_or_by_another_key_is_refused(
 def test_a_signed_job_is_read_and_not_continued_without_the_key(tmp_path: Path, key: Path) -> None:
     state = tmp_path / "state"
     run(events(50), checkpoint=state, state_key=key)
-    with pytest.raises(Untrusted, match=r"is signed, and what this run writes would not be"):
+    with pytest.raises(
+        Untrusted, match=r"is signed, but this run would write unsigned checkpoints"
+    ):
         run(events(60), checkpoint=state)
     assert streamk.load(state).n_events == streamk.load(state, key=key).n_events == 50
     assert run(events(60), checkpoint=None, start_from=state).model.n_events == 110
@@ -498,7 +504,7 @@ def test_other_arrays_under_a_signed_manifest_are_damage(tmp_path: Path, key: Pa
         max((tmp_path / name / "member-0").glob("0*/model.safetensors")) for name in "ab"
     )
     shutil.copy(other, mine)
-    with pytest.raises(StateError, match="SHA-256 is not the manifest's"):
+    with pytest.raises(StateError, match="SHA-256 does not match the manifest"):
         read_checkpoint(mine.parent, Key.read(key))
 
 
@@ -632,7 +638,10 @@ def test_the_commands_refuse_what_the_key_did_not_sign(
         capsys.readouterr()
         assert main([*arguments, "--state-key", "key"]) == 1
         told = capsys.readouterr().err
-        assert "manifest.json: is not signed, and this run takes what was signed with key" in told
+        assert (
+            "manifest.json: is not signed, but this run accepts only checkpoints signed with key"
+            in told
+        )
     (home / "job.toml").write_text('state-key = "key"\ncheckpoint = "state"\n')
     assert main([*RUN, "--config", "job.toml"]) == 1
 

@@ -554,5 +554,5 @@ def test_a_new_member_begins_with_what_one_knows_that_commits_meanwhile(
         early.update(member.commits)
 
     run(tmp_path, group, ALL, {3: heard, 9: another_begins})
-    assert "passing over member-0" in caplog.text
+    assert "skipping member-0" in caplog.text
     assert "starting from" in caplog.text

@@ -243,7 +243,7 @@ def test_many_classes_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         (["F1"], False, "does not fit regression, where there are MAE, MAPE"),
         (["LogLoss"], True, "always shown, as log_loss"),
         (["CohenKappa=a"], True, "write it without =a"),
-        (["F1="], True, "after F1= comes the positive class"),
+        (["F1="], True, "F1= needs the positive class after it"),
         (["F1=a", "F1=a"], True, "twice"),
         ("F1", True, "must be a tuple of names"),
     ],
@@ -262,7 +262,7 @@ def test_the_positive_class_must_be_clear() -> None:
 
 def test_a_figure_that_cannot_be_made_is_explained() -> None:
     metrics = Metrics(classification=False, window=10, names=["RMSLE"])
-    with pytest.raises(InvalidInput, match="RMSLE cannot be had of the label -3"):
+    with pytest.raises(InvalidInput, match="RMSLE is not defined for the label -3"):
         metrics.add_numbers([1.0], [-3.0])
 
 

@@ -227,16 +227,16 @@ def test_the_end_of_a_crashed_job_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"schema": "strict"}, "schema='open', this run has 'strict'"),
-        ({"label": "c"}, "label='y', this run has 'c'"),
-        ({"model": learner(regularization=0.5)}, r"model regularization=0\.0, this run has 0\.5"),
-        ({"model": Scaled(learner())}, "type='doubly-stochastic', this run has 'scaled'"),
-        ({"model": Scaled(MultiKernel())}, "type='doubly-stochastic', this run has 'multi-kernel'"),
+        ({"schema": "strict"}, "schema='open', but this run has 'strict'"),
+        ({"label": "c"}, "label='y', but this run has 'c'"),
+        ({"model": learner(regularization=0.5)}, r"regularization=0\.0, but this run has 0\.5"),
+        ({"model": Scaled(learner())}, "type='doubly-stochastic', but this run has 'scaled'"),
+        ({"model": Scaled(MultiKernel())}, "but this run has 'multi-kernel'"),
     ],
 )
 def test_other_options_are_refused(tmp_path: Path, options: dict[str, Any], match: str) -> None:
     first_part(tmp_path)
-    with pytest.raises(StateError, match=match + "; use the same, its model.s options too"):
+    with pytest.raises(StateError, match=match + "; use the same options, also those of its model"):
         engine(MemorySource(events(100)), tmp_path, **options).run()
 
 
@@ -310,8 +310,8 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(
     assert len(tried) > 3
     first, last = [text for text in caplog.messages if "checkpoint" in text]
     assert "No space left on device" in first
-    assert "trying again each second while the run goes on, for 999,952 events" in first
-    assert last.startswith("checkpoints can be written again, one after ")
+    assert "retrying every second while the run goes on, for at most 999,952 events" in first
+    assert last.startswith("checkpoints can be written again; one was written after ")
 
 
 def test_the_checkpoint_needs_the_sink(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_of_many_files(tmp_path: Path, scheme: str) -> None:
 
 # --- records that are not counted -----------------------------------------------------------------
 
-WORDS = "are counted, which is an error of streamk"
+WORDS = "were counted, which is a bug in streamk"
 
 
 def test_of_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def test_a_job_that_knows_its_label_reads_a_few_events_without_it(tmp_path: Path
 
 # --- labels that are no classes -------------------------------------------------------------------
 
-NUMBERS, TEXTS = "--task regression", "is another field"
+NUMBERS, TEXTS = "--task regression", "should another field"
 LABELS: dict[str, tuple[list[Any], str]] = {
     "some fractions": ([n / 4 for n in range(1500)], NUMBERS),
     "whole numbers": ([*range(1500)], NUMBERS),
@@ -237,8 +237,8 @@ def test_an_expert_that_rests_for_good_is_told_once(
     command = ["run", url, *LABEL, "--checkpoint", state]
     main([*command, "--max-events", "30"])
     said = capsys.readouterr().err
-    assert said.count("the expert feature-machine rests for good: ") == (columns > 256)
-    assert said.count("columns and classes, max_width=256") == (columns > 256)
+    assert said.count("feature-machine is off: ") == (columns > 256)
+    assert said.count("columns and classes exceed max_width=256") == (columns > 256)
     main(command)
     main(["predict", state, url])
-    assert "rests for good" not in capsys.readouterr().err
+    assert "is off" not in capsys.readouterr().err

@@ -258,10 +258,10 @@ def test_the_command_predicts_avro_as_the_same_events_in_json(
     assert [letter["offset"] for letter in letters] == sorted(bad)
     reasons = [letter["reason"].removeprefix("undecodable: ") for letter in letters]
     assert [reason[:22] for reason in reasons] == [
-        "0 bytes, a frame with ",
+        "0 bytes, but a frame w",
         "the first byte is 1, n",
-        "its 21 bytes are not w",
-        "1 bytes stand behind w",
+        "its 21 bytes do not fi",
+        "1 bytes follow the rec",
         "schema 77 is unknown t",
     ]
     streamk(

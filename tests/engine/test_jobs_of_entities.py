@@ -96,9 +96,9 @@ def test_any_cut_and_any_crash_gives_the_same_bits(tmp_path: Path) -> None:
         report = run(events, sink=found, checkpoint=tmp_path, max_events=stop)
     assert found.outputs == expected.outputs
     assert same_model(report.model, whole.model)
-    with pytest.raises(StateError, match=r"entity=\['user', 'shop.id'\], this run has \['user'\]"):
+    with pytest.raises(StateError, match=r"\['user', 'shop.id'\], but this run has \['user'\]"):
         run(events, checkpoint=tmp_path, entity=("user",))
-    with pytest.raises(StateError, match="max_entities=1000000, this run has 5"):
+    with pytest.raises(StateError, match="max_entities=1000000, but this run has 5"):
         run(events, checkpoint=tmp_path, max_entities=5)
     run(events, checkpoint=tmp_path, spans=(3600.0, 86_400.0, 2_592_000.0))  # as by default
     with pytest.raises(StateError, match="spans="):
@@ -232,20 +232,23 @@ def test_what_cannot_be() -> None:
     for model, match in (
         (OnlineNystrom(Gaussian(bandwidth=1.0)), "give a MultiKernel or a Scaled"),
         (few(columns=["amount"]), "has no columns yet"),
-        (Sharded(few()), "entities and shards exclude each other"),
+        (Sharded(few()), "entities and shards cannot be combined"),
         (other, "remembers other entities than those of user, shop.id"),
-        (Contest({"a": few(), "b": few(seed=2)}), "each model must be an EntityMemory"),
+        (
+            Contest({"a": few(), "b": few(seed=2)}),
+            "each model of a contest must be an EntityMemory",
+        ),
     ):
         with pytest.raises(InvalidInput, match=match):
             run(events, model)
     for model in (few(), Sharded(few()), few(task="regression", columns=["amount"])):
         with pytest.raises(InvalidInput, match="time='ts' is for entities; it needs entities= too"):
             run(events, model, entity=())
-    with pytest.raises(InvalidInput, match="entities and shards exclude each other"):
+    with pytest.raises(InvalidInput, match="entities and shards cannot be combined"):
         Sharded(other)
     for options, match in (
         ({"entities": ("u",), "spans": (60.0,)}, "they need time="),
-        ({"entities": ("y",)}, "entities='y' is the label, too"),
+        ({"entities": ("y",)}, "entities='y' is also the label"),
         ({"entities": ("u",), "time": "u"}, "time='u' is among entities=, too"),
         ({"entities": ("u",), "text": ("u",)}, "entities='u' is among text=, too"),
         ({"entities": ("u",), "ignore": ("u",)}, "is ignored, too"),
@@ -261,4 +264,4 @@ def test_what_cannot_be() -> None:
     for n, event in enumerate(events):
         event["ts"] = 60 * n
     (note,) = run(events).notes
-    assert "the times 'ts' of the events lie in 1970: a number there is one of milli" in note
+    assert "the times 'ts' of the events lie in 1970: numbers are read as milli" in note

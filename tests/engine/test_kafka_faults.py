@@ -269,7 +269,7 @@ def test_retention_overtakes_a_slow_job(policy: str, make_job: MakeJob, tmp_path
     if policy == "fail":
         assert status == 1
         told = re.search(
-            rf"{name} is to be read from offset (\d+), but holds {begins} to {MANY}:"
+            rf"{name} should go on from offset (\d+), but holds {begins} to {MANY}:"
             r" ([\d,]+) offsets are gone",
             log.splitlines()[-1],
         )

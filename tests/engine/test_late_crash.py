@@ -177,5 +177,5 @@ def test_damaged_held_events_are_refused(files: Path, tmp_path: Path) -> None:
     for name in ("records", "number", "fates", "schema", "segments"):
         with pytest.raises(StateError):
             trainer.restore_held(replace(held, header={**held.header, name: "x"}))
-    with pytest.raises(StateError, match="holds no events"):
+    with pytest.raises(StateError, match="holds no waiting events"):
         trainer.restore_held(None)

@@ -87,5 +87,5 @@ def test_a_figure_that_cannot_be_had_is_told_whenever_figures_are_read() -> None
     at = np.array([1])
     one.add(at, (), Scored(at, Prequential(np.array([1.0]), None), [-3.0]), None)
     for _ in range(2):
-        with pytest.raises(InvalidInput, match="RMSLE cannot be had of the label -3"):
+        with pytest.raises(InvalidInput, match="RMSLE is not defined for the label -3"):
             one.to_json()

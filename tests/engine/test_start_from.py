@@ -68,13 +68,13 @@ def test_nothing_to_start_from(tmp_path: Path) -> None:
 
 def test_another_model_or_label_is_refused(tmp_path: Path) -> None:
     run(HISTORY, checkpoint=tmp_path)
-    with pytest.raises(StateError, match="label='y', this run has 'c'"):
+    with pytest.raises(StateError, match="label='y', but this run has 'c'"):
         run(LIVE, start_from=tmp_path, label="c")
-    with pytest.raises(StateError, match=r"model regularization=0\.0, this run has 0\.5"):
+    with pytest.raises(StateError, match=r"model regularization=0\.0, but this run has 0\.5"):
         run(LIVE, start_from=tmp_path, model=learner(regularization=0.5))
-    with pytest.raises(StateError, match=r"model regularization=0\.0, this run has 0\.5"):
+    with pytest.raises(StateError, match=r"model regularization=0\.0, but this run has 0\.5"):
         run(LIVE, start_from=tmp_path, model=Sharded(learner(regularization=0.5)))
-    with pytest.raises(StateError, match="model type='doubly-stochastic', this run has 'sharded'"):
+    with pytest.raises(StateError, match="type='doubly-stochastic', but this run has 'sharded'"):
         run(LIVE, checkpoint=tmp_path, model=Sharded(learner()))
 
 
@@ -312,15 +312,15 @@ def test_models_that_began_otherwise_are_refused(tmp_path: Path) -> None:
     for other, says in (
         (
             contest("first", near=lambda: small(kernel="laplacian")),
-            "the model 'near' of the checkpoint began otherwise",
+            "the model 'near' started differently in the checkpoint",
         ),
         (
             Contest({"a": pool_alone(), "b": worse()}),
-            "was made with model type='doubly-stochastic', this run has",
+            "was made with model type='doubly-stochastic', but this run has",
         ),
         (
             Contest({"a": worse(), "first": worse()}),
-            "own model is none of the checkpoint's, or one of the",
+            "own model is not in the checkpoint, or is also given as a",
         ),
     ):
         with pytest.raises(StateError, match=says):
@@ -370,7 +370,9 @@ def test_a_promotion_is_signed(tmp_path: Path) -> None:
     file.chmod(0o600)
     key, state = Key.read(file), tmp_path / "state"
     run(HISTORY, contest("first", "near"), checkpoint=state, state_key=file)
-    with pytest.raises(StateError, match="is signed, and what this run writes would not be"):
+    with pytest.raises(
+        StateError, match="is signed, but this run would write unsigned checkpoints"
+    ):
         change_champion(state, lambda found: found.promote("near"))
     change_champion(state, lambda found: found.promote("near"), key)
     report = run(HISTORY + LIVE, contest("first", "near"), checkpoint=state, state_key=file)
@@ -385,7 +387,7 @@ def test_what_cannot_be_promoted(tmp_path: Path) -> None:
         promote(tmp_path)
     plain, state = tmp_path / "plain", tmp_path / "state"
     run(HISTORY, worse(), checkpoint=plain)
-    with pytest.raises(InvalidInput, match="has no challengers; they begin with"):
+    with pytest.raises(InvalidInput, match="has no challengers; add them with"):
         promote(plain)
     run(HISTORY, contest("first", "near"), checkpoint=state)
     with pytest.raises(InvalidInput, match="'other' is no model here; the challengers are near"):
@@ -398,7 +400,7 @@ def test_what_cannot_be_promoted(tmp_path: Path) -> None:
     store.find()
     store.write_passes([Pass("t:0", 1, 1)])
     store.close()
-    with pytest.raises(EngineError, match="has to be started and stopped once more"):
+    with pytest.raises(EngineError, match="start and stop it once more"):
         promote(state)
     assert newest_checkpoint(state).epoch == 2
 
@@ -423,5 +425,5 @@ def test_details_are_the_champions() -> None:
     run(stream, numbers(), sink=said, **options)
     assert values(sink) == values(said)
     other = create("doubly-stochastic", task="regression").learner
-    with pytest.raises(InvalidInput, match="reasons are for models that take missing"):
+    with pytest.raises(InvalidInput, match="reasons need a model that takes missing"):
         run(stream, Contest({"a": numbers(), "b": other}), **options)

@@ -287,7 +287,7 @@ def test_a_run_that_is_stopped_does_nothing_again(now: list[float]) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"transactions": 10.0}, "needs a place of checkpoints"),
+        ({"transactions": 10.0}, "needs a place for checkpoints"),
         ({"transactions": 10.0, "checkpoint": "x"}, "need a sink that can write in them"),
         ({"transactions": 0.0, "checkpoint": "x"}, r"at least 0\.1 and at most 60"),
         ({"transactions": 61, "checkpoint": "x"}, r"at least 0\.1 and at most 60"),

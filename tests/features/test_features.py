@@ -369,7 +369,7 @@ def failing(x):
 @pytest.mark.parametrize(
     ("name", "function", "words"),
     [
-        ("ragged", ragged, ["ragged", "different numbers"]),
+        ("ragged", ragged, ["ragged", "different lengths"]),
         ("failing", failing, ["failing", "patch 1", "1 columns"]),
         ("infinite", lambda x: x / 0.0 if x[0] else x, ["infinite", "row 1", "bound"]),
         ("square", lambda x: np.ones((2, 2)) * x[0], ["square", "(2, 2)", "(q,)"]),

@@ -79,7 +79,7 @@ def test_parts_come_back_as_they_were_nested() -> None:
 
 def test_a_nested_state_explains_itself() -> None:
     leaf = State(HEADER)
-    with pytest.raises(InvalidInput, match="no dot"):
+    with pytest.raises(InvalidInput, match="not hold a dot"):
         State.nest({"a.b": leaf}, {"type": "several"})
     with pytest.raises(InvalidInput, match='"parts"'):
         State.nest({"a": leaf}, {"type": "several", "parts": {}})

@@ -385,7 +385,7 @@ def test_events_that_cannot_be_learned_change_nothing():
     bad[2, 1] = np.nan
     with pytest.raises(InvalidInput, match="nan in row 2, column 1"):
         landmarks.learn_many(bad)
-    with pytest.raises(InvalidInput, match="4 columns, but those before had 3"):
+    with pytest.raises(InvalidInput, match="4 columns, but earlier ones had 3"):
         landmarks.learn_many(normal(2, 4))
     with pytest.raises(InvalidInput, match="shape"):
         landmarks.learn_one(normal(2, 3))

@@ -352,7 +352,7 @@ def test_a_matrix_of_zeros_has_no_landmarks(method: Method) -> None:
 
 
 def test_a_matrix_that_is_too_large_is_not_formed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidInput, match=r"whole matrix, which takes 10\.1 GiB .*oasis"):
+    with pytest.raises(InvalidInput, match=r"whole matrix, which would take 10\.1 GiB .*oasis"):
         leverage_scores(np.zeros((36_800, 1)), Gaussian(), max_landmarks=3)
     monkeypatch.setattr(sys.modules["streamk.landmarks.methods"], "LIMIT", 8 * 30**2)
     assert len(leverage_scores(moons(30), Gaussian(), max_landmarks=3)) == 3

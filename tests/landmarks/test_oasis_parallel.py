@@ -187,7 +187,7 @@ def test_a_shard_must_be_the_same_when_it_is_read_again(fake: Fake) -> None:
         return X[: 50 + len(reads)]
 
     fake(lambda number, _: "before" if number == 9 else "")
-    with pytest.raises(InvalidInput, match=r"shard 0 is not what it was: Size\(rows=52.*rows=51"):
+    with pytest.raises(InvalidInput, match=r"shard 0 has changed: Size\(rows=52.*rows=51"):
         oasis_parallel([growing], KERNEL, max_landmarks=20)
 
 

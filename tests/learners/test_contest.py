@@ -297,7 +297,7 @@ def test_models_that_began_apart_have_nothing_in_common() -> None:
 @pytest.mark.parametrize(
     ("models", "says"),
     [
-        (lambda: {"a": pool_alone()}, "two models at least, not of 1"),
+        (lambda: {"a": pool_alone()}, "at least two models, not 1"),
         (lambda: {"a": pool_alone(), "b.c": pool_alone()}, "'b.c' cannot be the name"),
         (lambda: {"a": pool_alone(), "": pool_alone()}, "letters, digits, - and _"),
         (lambda: {"a": pool_alone(), "b": pool_alone(task="regression")}, "the same task"),
@@ -309,7 +309,7 @@ def test_models_that_began_apart_have_nothing_in_common() -> None:
         ),
         (
             lambda: {"a": pool_alone(classes=[*"xyz"]), "b": pool_alone(max_classes=2)},
-            "with b there are 3 classes, and one of the models may have 2",
+            "with b there are 3 classes, but one of the models allows 2",
         ),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_model_of_closed_actors_has_a_state_and_says_how_to_go_on(fake: Fake) 
         model.learn_many(X, y)
         expected = model.decision_many(X)
     assert not any(actor.alive for _, actor in ray.hired)
-    with pytest.raises(InvalidInput, match=r"closed; open its state with others: from_state"):
+    with pytest.raises(InvalidInput, match=r"closed; open its state with new ones: from_state"):
         model.decision_many(X)
     with ActorShards(3) as shards:
         again = EigenPro.from_state(model.state(), shards=shards)

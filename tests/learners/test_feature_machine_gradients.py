@@ -135,5 +135,5 @@ def test_shapes_that_do_not_fit() -> None:
         outer_products(Gaussian(), X[:, :2], Z, A)
     with pytest.raises(InvalidInput, match="a row for each of 9 centers"):
         outer_products(Gaussian(), X, Z, A[:4])
-    with pytest.raises(InvalidInput, match="a point at least"):
+    with pytest.raises(InvalidInput, match="at least one point"):
         outer_products(Gaussian(), X[:0], Z, A)

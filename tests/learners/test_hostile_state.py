@@ -67,7 +67,7 @@ FILES = {
     "a header of 2^62": header(b"{}", 2**62),
     "a header of 2^64-1": header(b"{}", 2**64 - 1),
     "a header one too long": header(b"{}", 3),
-    "no JSON": header(b"{"),
+    "invalid JSON": header(b"{"),
     "no text": header(b"\xff\xfe{}"),
     "a list": header(b"[]"),
     "null": header(b"null"),
@@ -157,7 +157,7 @@ def test_a_sparse_file_that_keeps_its_word_is_too_large_for_the_memory(
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (1 << 39, before[1]))  # so that no machine has as much
     try:
-        with pytest.raises(StateError, match="is too large for the memory there is"):
+        with pytest.raises(StateError, match="is too large for the available memory"):
             read_checkpoint(directory)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, before)
@@ -168,7 +168,7 @@ def test_a_sparse_manifest_is_too_large_for_the_memory(store: DirectoryStore) ->
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (1 << 39, before[1]))
     try:
-        with pytest.raises(StateError, match=r"manifest\.json: is too large for the memory there"):
+        with pytest.raises(StateError, match=r"manifest\.json: is too large for the available"):
             read_checkpoint(store.path / "00000001")
         assert kept_model(store.directory) is None
     finally:
@@ -198,7 +198,7 @@ def test_what_is_written_is_read_up_to_the_longest_header(monkeypatch: pytest.Mo
     monkeypatch.setattr("streamk.packing.LONGEST_HEADER", length)
     assert len(unpack(pack(arrays), WHERE)) == 100
     monkeypatch.setattr("streamk.packing.LONGEST_HEADER", length - 1)
-    with pytest.raises(StateError, match="cannot be read again"):
+    with pytest.raises(StateError, match="can be read back"):
         pack(arrays)
 
 

@@ -126,7 +126,7 @@ def test_a_copy_that_learned_on_is_taken_over_and_another_s_events_are_learned()
 
 
 def test_a_kernel_without_a_bound_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="take another, such as Laplacian"):
+    with pytest.raises(InvalidInput, match="needs a bounded one, such as Laplacian"):
         OnlineKernelRidge(kernels.Linear())
 
 

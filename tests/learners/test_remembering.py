@@ -122,7 +122,7 @@ def test_a_time_far_ahead_is_not_believed_until_sixteen_are() -> None:
     jobs.add_columns(["u@entity", "ts@elapsed"])
     jobs.learn_many([[1.0, 1.7e9], [1.0, 4.1e9], [2.0, 1.7e9 + 60.0]], [1.0, 2.0, 3.0])
     (note,) = jobs.notes
-    assert "the times 'ts' of 1 events were far ahead of those before" in note
+    assert "the times 'ts' of 1 events were far ahead of earlier ones" in note
     assert jobs.tables[0].row(1.0)["time"] == 1.7e9
 
 

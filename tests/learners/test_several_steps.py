@@ -219,7 +219,7 @@ def test_wrong_sizes_are_refused(gammas: Any, message: str) -> None:
 
 
 def test_learners_that_have_no_ladder_say_so() -> None:
-    with pytest.raises(InvalidInput, match="step='ladder' has sizes of its own"):
+    with pytest.raises(InvalidInput, match="step='ladder' has its own sizes"):
         learner(Ladder(), preconditioner="block")
     with pytest.raises(InvalidInput, match="cannot be a Ladder"):
         OnlineNystrom(Gaussian(bandwidth=1.0), step=Ladder())

@@ -242,7 +242,7 @@ DAYS = tuple(f"c=2024-01-{day:02}" for day in range(1, 10))
     ("names", "kinds", "refused"),
     [
         (("n", "t@elapsed"), {"n": "number", "t": "time"}, "'t@elapsed' is made from times"),
-        (DAYS, {"c": "text"}, "'c=2024-01-01' is that of a text in lists"),
+        (DAYS, {"c": "text"}, "'c=2024-01-01' stands for a text in lists"),
     ],
 )
 def test_columns_that_c_cannot_make_are_refused(

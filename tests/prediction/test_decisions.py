@@ -279,8 +279,11 @@ class Odd:
 @pytest.mark.parametrize(
     ("decided", "message"),
     [
-        (lambda p: np.where(p < 0.2, "review", "a"), "predicts 'review', which is none of its cl"),
-        (lambda p: np.where(abs(p - 0.5) < 0.1, "a", "b"), r"these explain (79|80)\.\d% of what"),
+        (
+            lambda p: np.where(p < 0.2, "review", "a"),
+            "predicts 'review', which is not one of its cl",
+        ),
+        (lambda p: np.where(abs(p - 0.5) < 0.1, "a", "b"), r"these explain (79|80)\.\d% of its"),
         (lambda p: np.stack([p > 0.1, p > 0.3], axis=1), "predicts 2 numbers or labels"),
     ],
 )

@@ -90,7 +90,7 @@ def test_regressions_have_a_coefficient_for_each_event(model: Any) -> None:
     np.testing.assert_allclose(importance_of(model, X), model.dual_coef_**2)
     model.fit(X, np.stack([number(X), X[:, 0]], axis=1))
     np.testing.assert_allclose(importance_of(model, X), (model.dual_coef_**2).sum(axis=1))
-    with pytest.raises(InvalidInput, match="of 120 events, not of the 5"):
+    with pytest.raises(InvalidInput, match="for 120 events, not for the 5"):
         importance_of(model, X[:5])
 
 
@@ -172,7 +172,7 @@ def test_models_without_coefficients_of_events() -> None:
 def test_other_events_than_the_model_was_fitted_to() -> None:
     X = events()
     y = classes(X, 3)
-    with pytest.raises(InvalidInput, match="of 120 events, not of the 7"):
+    with pytest.raises(InvalidInput, match="for 120 events, not for the 7"):
         importance_of(SVC().fit(X, y), X[:7])
     model = BlockSVC(n_clusters=3, random_state=0).fit(X, y)
     last = int(model.support_.max())

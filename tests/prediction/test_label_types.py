@@ -54,14 +54,14 @@ LABELS: list[tuple[list[Any], str | None, str | None]] = [
     ([np.int64(1), np.int8(2)], None, None),
     ([1.0, 2.0], None, None),
     (["nan", "None", "true"], None, None),
-    ([0, 2**64 - 1], None, "class 18446744073709551615 is past"),
-    ([False, True, "unknown"], None, "'unknown' .*are of two types"),
-    ([False, True, 2], None, " 2 .*are of two types"),
-    ([1, "a"], None, "'a' .*are of two types"),
-    (["1", 1], "'1' .*are the same text", "'1' .*are of two types"),
-    ([False, True, "true"], "'true' .*are the same text", "are of two types"),
+    ([0, 2**64 - 1], None, "class 18446744073709551615 is too large"),
+    ([False, True, "unknown"], None, "'unknown' .*have two types"),
+    ([False, True, 2], None, " 2 .*have two types"),
+    ([1, "a"], None, "'a' .*have two types"),
+    (["1", 1], "'1' .*are the same text", "'1' .*have two types"),
+    ([False, True, "true"], "'true' .*are the same text", "have two types"),
     (["\ud800", "b"], r"'\\ud800' has half of a surr", r"'\\ud800' has half of a surr"),
-    (["a\0", "a"], r"'a\\x00' has a zero", r"'a\\x00' has a zero"),
+    (["a\0", "a"], r"'a\\x00' has a null character", r"'a\\x00' has a null character"),
 ]
 """Labels, and what is said of them where C and ONNX do not have them."""
 

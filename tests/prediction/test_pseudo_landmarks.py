@@ -192,7 +192,9 @@ def test_landmarks_of_no_use_have_rank_0() -> None:
 @pytest.mark.parametrize("kind", ["lower", "upper"])
 @pytest.mark.parametrize(("kernel", "_"), OTHERS)
 def test_bounds_need_the_euclidean_distance(kernel: Kernel, _: Any, kind: str) -> None:
-    with pytest.raises(InvalidInput, match=f"kind='{kind}' bounds Euclidean distances.*products"):
+    with pytest.raises(
+        InvalidInput, match=f"kind='{kind}' needs a kernel of the Euclidean distance.*products"
+    ):
         made(kind, kernel)
 
 

@@ -47,7 +47,7 @@ def test_a_job_that_could_not_learn_them_takes_none(tmp_path: Path) -> None:
     stream = [{name: one for name, one in event.items() if name != "y"} for event in STREAM]
     source = MemorySource(stream)
     attached(source, MultiKernel(), label="y", labels=late, checkpoint=tmp_path / "late").run()
-    for directory, what in (("csv", "encoding 'csv'"), ("late", "a source of their own")):
+    for directory, what in (("csv", "encoding 'csv'"), ("late", "another source")):
         with pytest.raises(InvalidInput, match=what):
             application(streamk.load(tmp_path / directory), log=log)
         assert application(streamk.load(tmp_path / directory))

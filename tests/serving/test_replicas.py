@@ -112,7 +112,7 @@ def test_held_while_the_store_is_away(
             model.refresh()
         for _ in range(3):
             assert watching.predict_one(STREAM[0]) in ("up", "down")
-        assert caplog.text.count("no newer model, the one before stays") == 1
+        assert caplog.text.count("cannot read a newer model, keeping the current one") == 1
         assert model.n_events == watching.n_events == 100
     assert model.refresh()
     watching.predict_one(STREAM[0])
@@ -129,4 +129,4 @@ def test_an_older_one_where_the_newest_is_damaged(caplog: pytest.LogCaptureFixtu
     (ObjectPath(JOB) / newest / "model.safetensors").write(b"damaged")
     assert model.refresh()
     assert model.n_events == 200
-    assert "passing over a damaged checkpoint" in caplog.text
+    assert "skipping a damaged checkpoint" in caplog.text

@@ -41,7 +41,7 @@ def but(**more: Any) -> dict[str, Any]:
     return {**{name: value for name, value in WHOLE.items() if name != "price"}, **more}
 
 
-NEAR = "; nearest of those that it has: 'price'"
+NEAR = "; its nearest fields: 'price'"
 KNOWN = [
     WHOLE,
     {},
@@ -133,7 +133,7 @@ def test_there_is_an_end_to_what_is_told(state: Path, caplog: pytest.LogCaptureF
     model.predict_many([but(**{f"new {n}": 1}) for n in range(300)])
     found = warnings(caplog)
     assert len(found) == 101
-    assert found[-1] == "further fields that the model does not have are not told"
+    assert found[-1] == "further unknown fields are not reported"
     model.predict_one(but(another=1))
     assert warnings(caplog) == []
 
@@ -240,7 +240,7 @@ def test_the_command_tells_of_few(state: Path, tmp_path: Path) -> None:
     options = ("predict", str(state), "file:asked.ndjson", "--to", "file:answers.ndjson")
     out, err = command(*options, cwd=tmp_path)
     assert (out + err).count("the model has no field 'new ") in (10, 20)  # in the log, in the end
-    assert "and no more of the fields that events have" in out + err
+    assert "and more fields of the events" in out + err
 
 
 def test_what_a_job_learns_is_not_unknown(tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ class BlockSVC(ClassifierMixin, _Clustered):  # type: ignore[misc]
         self._parallel(predict, np.unique(labels).tolist())
 
     def decision_function(self, X: ArrayLike) -> Numbers:
-        """Return what the machine of each point's cluster decides by.
+        """Return the decision values of the machine of each point's cluster.
 
         With two classes that is its value; a cluster of one class says -1 or 1. With more, as
         `SVC(decision_function_shape="ovr")`: the number of classes that a class wins against, and

@@ -95,13 +95,12 @@ ValueError
         rows = self._rows(X, reset=True)
         if self._given and rows.shape[0] != rows.shape[1]:
             raise InvalidInput(
-                f"a precomputed kernel matrix has as many rows as columns; X is of shape "
-                f"{rows.shape}"
+                f"a precomputed kernel matrix must be square; X has shape {rows.shape}"
             )
         check_count("n_components", self.n_components)
         if isinstance(self.kernel, Diffusion):
             raise InvalidInput(
-                "a diffusion kernel needs all rows, and a transformer keeps only landmarks; take "
+                "a diffusion kernel needs all rows, but a transformer keeps only landmarks; use "
                 "streamk.landmarks.oasis, whose result transforms new rows"
             )
         self.kernel_ = made_kernel(self, rows.shape[1])
@@ -136,7 +135,7 @@ ValueError
         return found.factor.astype(rows.dtype, copy=False)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the features of rows, whose products approximate the kernel.
+        """Return the features of rows; their inner products approximate the kernel.
 
         A row's features have the same bits in whatever batch it comes.
 
@@ -203,7 +202,7 @@ class KMeansNystroem(BaseNystroem):
     components_ : float64 array of shape (n_features, d)
         The landmarks, one for each feature.
     component_indices_ : None
-        They are no rows of the fitted `X`.
+        They are not rows of the fitted `X`.
     """
 
 

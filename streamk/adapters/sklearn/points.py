@@ -62,7 +62,7 @@ _NEVER = ("polynomial", "arc_cosine", "zonal")
 def made_kernel(estimator: Any, columns: int) -> str | Kernel:
     """Return the kernel of an estimator of points of so many columns, or "precomputed".
 
-    Raises `InvalidInput` if there is none of the name, or one that is no name is given a scale.
+    Raises `InvalidInput` if there is none of the name, or one that is not a name is given a scale.
     """
     kernel: str | Kernel = estimator.kernel
     scales = {"bandwidth": estimator.bandwidth, "gamma": estimator.gamma}
@@ -150,13 +150,13 @@ ValueError
         return made
 
     def _points(self, X: ArrayLike) -> Numbers:
-        """Return points that are to be predicted."""
+        """Return points to predict."""
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, reset=False, **self._ROWS))
 
 
 class Weighted(AtOnce):
-    """One of points of which some weigh more than others."""
+    """An estimator of points with weights."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from points."""
@@ -178,7 +178,7 @@ def counting(
 
 
 class ByOutputs(ClassifierMixin, AtOnce):  # type: ignore[misc]
-    """A classifier by the largest of its outputs, of which there is one for two classes.
+    """A classifier that decides by its largest output; two classes share one output.
 
     Attributes
     ----------
@@ -257,7 +257,7 @@ class BaseRidge(MultiOutputMixin, ByNumbers):  # type: ignore[misc]
     by_place=("kernel",),
 )
 class KernelRegression(BaseRidge):
-    """Kernel regression by EigenPro 2.0, whose centers are all points of the data.
+    """Kernel regression by EigenPro 2.0, with all points of the data as centers.
 
     Gradient steps on batches with a Nyström preconditioner go toward the function that interpolates
     the targets, and stop after some epochs, which is its regularization (Ma and Belkin 2019;
@@ -278,7 +278,9 @@ class KernelRegression(BaseRidge):
         for name in ("n_epochs", "batch_size"):
             check_count(name, getattr(self, name))
         if isinstance(self.kernel_, Linear):
-            raise InvalidInput("kernel='linear' has too few functions to interpolate; take another")
+            raise InvalidInput(
+                "kernel='linear' has too few functions to interpolate; choose another kernel"
+            )
         X, targets = points.astype(np.float32), y.reshape(len(y), -1)
         seed = drawn_seed(self.random_state)
         m = self.batch_size

@@ -1,4 +1,4 @@
-"""Kernel learners as scikit-learn estimators, whose options are those of `streamk.learners`."""
+"""The learners of `streamk.learners`, with their options, as scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
 
 
 def labels_of(y: Any) -> Any:
-    """Return labels as NumPy has them, from a series of any library or what it has as an array.
+    """Return labels as a NumPy array, from a series of any library or anything like an array.
 
     scikit-learn takes pandas' nullable whole numbers and booleans as numbers with fractions, of
     which two large ones may be the same. Raises `InvalidInput` if one is missing, naming its row,
@@ -89,7 +89,7 @@ def labels_of(y: Any) -> Any:
 def _is_missing(label: Any) -> bool:
     try:
         return label is None or not bool(label == label)
-    except (TypeError, ValueError):  # pandas.NA is neither; an array is no label at all
+    except (TypeError, ValueError):  # pandas.NA is neither; an array is not a label at all
         return not hasattr(label, "__len__")
 
 
@@ -162,7 +162,7 @@ ValueError
 
     @property
     def learner_(self) -> Learner:
-        """Return the fitted learner; there is none before the first fit."""
+        """The fitted learner; missing before the first fit."""
         return self._model.learner
 
     def _chosen(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ ValueError
         return tags
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from events, forgetting what was learned before."""
+        """Learn from events, and forget all earlier ones."""
         events, labels = self._check(X, y, reset=True)
         weights = None
         if sample_weight is not None:
@@ -225,8 +225,8 @@ ValueError
             if in_order(self) and reset:
                 name = "entities" if getattr(self, "entities", None) else "time"
                 raise InvalidInput(
-                    f"{name}={shown(getattr(self, name))} names columns, which only a data"
-                    " frame has; give one, as by pandas.DataFrame(X, columns=[...])"
+                    f"{name}={shown(getattr(self, name))} names columns, but X is not a data "
+                    "frame; pass pandas.DataFrame(X, columns=[...])"
                 )
             array, labels = validate_data(
                 self, X, y, reset=reset, y_numeric=numeric, accept_sparse="csr", **EVENTS
@@ -243,7 +243,7 @@ ValueError
         return frame, np.asarray(labels, np.float64 if numeric else None)
 
     def _parts(self, X: Any) -> Iterator[Numbers]:
-        """Yield arrays of events that are to be predicted."""
+        """Yield arrays of events to predict."""
         check_is_fitted(self, "learner_")
         frame = None if self._names is None else as_frame(X)
         if frame is None:
@@ -302,12 +302,14 @@ True"""
         known = self.classes_ if classes is None else np.unique(labels_of(classes))
         if not first and not np.array_equal(known, self.classes_):
             before = shown(self.classes_)
-            raise InvalidInput(f"classes={shown(classes)} differ from those of before, {before}")
+            raise InvalidInput(
+                f"classes={shown(classes)} differ from those of the first call, {before}"
+            )
         strange = np.setdiff1d(labels, known)
         if len(strange):
             raise InvalidInput(
-                f"label {shown(strange[0])} is not one of the classes {shown(known)}; the first "
-                "call of partial_fit needs all labels there will be, as classes="
+                f"label {shown(strange[0])} is not one of the classes {shown(known)}; pass all "
+                "labels as classes= in the first call of partial_fit"
             )
         if first:
             self.classes_ = known
@@ -414,7 +416,7 @@ class KernelClassifier(Classifier):
         return found
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Logarithms of probabilities, times the weights of classes if there are any.
+        """Return logarithms of probabilities, plus those of the weights of classes if given.
 
         Returns
         -------

@@ -85,7 +85,7 @@ def _found(store: Store) -> Checkpoint | None:
         found = store.find()
     if found is not None and store.read_passes():
         raise EngineError(
-            f"{store.path}: the job was ended after {found.path.name} was written, and has to be"
-            " started and stopped once more before its model can be changed"
+            f"{store.path}: the job was killed after it wrote {found.path.name}; start and stop "
+            "it once more, then change its model"
         )
     return found

@@ -159,10 +159,10 @@ class DirectoryStore(Store):
         """Raise `Fenced` unless what this process has locked lies at the path, and `OSError`."""
         if not lies_in(self.path, self._lock):
             raise Fenced(
-                f"{self.path} is not the directory any more that this job has locked: it was moved"
-                " away, removed or replaced, and another job may write there now. So this one ends"
-                f" and writes nothing more. Its last checkpoint is epoch {self.epoch}, wherever the"
-                " directory is now: put it back, and start the job again"
+                f"{self.path} is no longer the directory that this job locked: it was moved, "
+                "removed or replaced, and another job may write there. So this job ends and "
+                f"writes nothing more; its last checkpoint is epoch {self.epoch}. Put the "
+                "directory back, and start the job again"
             )
 
     def _next_epoch(self) -> int:

@@ -55,7 +55,7 @@ def reading(path: Location) -> Iterator[tuple[BinaryIO, int]]:
             raise
         raise StateError(f"{path}: cannot be read: {error.strerror or error}") from error
     except MemoryError as error:
-        raise StateError(f"{path}: is too large for the memory there is") from error
+        raise StateError(f"{path}: is too large for the available memory") from error
 
 
 def read_bytes(path: Location) -> bytes:
@@ -65,7 +65,7 @@ def read_bytes(path: Location) -> bytes:
 
 
 def sizes(path: Location) -> dict[str, int | None]:
-    """Return the sizes in bytes of the files in a directory; None for what is no regular file.
+    """Return the sizes in bytes of the files in a directory; None for what is not a regular file.
 
     Raises
     ------
@@ -212,8 +212,8 @@ class Key:
                     raise InvalidInput(f"the state key {path} is not a regular file; {make}")
                 if mode & 0o077:
                     raise InvalidInput(
-                        f"the state key {path} is open to others than its owner (mode"
-                        f" {stat.S_IMODE(mode):04o}); run: chmod 600 {name}"
+                        f"the state key {path} is open to other users than its owner (mode "
+                        f"{stat.S_IMODE(mode):04o}); run: chmod 600 {name}"
                     )
                 secret = file.read(MOST + 1)
         except OSError as error:
@@ -221,8 +221,9 @@ class Key:
             raise InvalidInput(f"the state key {path} cannot be read: {reason}; {make}") from error
         if not LEAST <= len(secret) <= MOST:
             raise InvalidInput(
-                f"the state key {path} has {'over ' if len(secret) > MOST else ''}"
-                f"{min(len(secret), MOST):,} bytes, where {LEAST} to {MOST:,} are needed; {make}"
+                f"the state key {path} has "
+                f"{('over ' if len(secret) > MOST else '')}{min(len(secret), MOST):,} bytes, but "
+                f"needs {LEAST} to {MOST:,}; {make}"
             )
         return cls(secret, path)
 
@@ -276,11 +277,11 @@ def read_manifest(path: Location, key: Key | None) -> dict[str, Any]:
     try:
         manifest = json.loads(raw)
     except MemoryError as error:
-        raise StateError(f"{path}: is too large for the memory there is") from error
+        raise StateError(f"{path}: is too large for the available memory") from error
     except (ValueError, RecursionError) as error:
-        raise StateError(f"{path}: is damaged, it is no JSON: {error}") from error
+        raise StateError(f"{path}: is damaged, invalid JSON: {error}") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-        raise StateError(f'{path}: is damaged, it is no object with a "format"')
+        raise StateError(f'{path}: is damaged, it is not an object with a "format"')
     if manifest["format"] != FORMAT:
         raise StateError(
             f"{path}: has format {manifest['format']}, this version of streamk reads {FORMAT};"
@@ -292,9 +293,11 @@ def read_manifest(path: Location, key: Key | None) -> dict[str, Any]:
         # Written in one way only, so that any change shows, a space or a second key of one name.
         fits = found == claimed and raw == canonical({**manifest, "sha256": claimed})
     except (ValueError, RecursionError) as error:
-        raise StateError(f"{path}: is damaged, streamk writes no such JSON: {error}") from error
+        raise StateError(
+            f"{path}: is damaged, it is not JSON as streamk writes it: {error}"
+        ) from error
     if not fits:
-        raise StateError(f"{path}: is damaged, its SHA-256 does not fit")
+        raise StateError(f"{path}: is damaged, its SHA-256 does not match")
     if key is not None:
         _check_signature(path, manifest, key)
     return manifest
@@ -308,9 +311,9 @@ def _check_signature(path: Location, manifest: Mapping[str, Any], key: Key) -> N
     """Raise `Untrusted` unless a manifest is signed, and lies where it was written."""
     if "hmac" not in manifest:
         raise Untrusted(
-            f"{path}: is not signed, and this run takes what was signed with {key.path} only. If"
-            " you trust it, leave out --state-key; a job that is to be signed begins in another"
-            " checkpoint directory"
+            f"{path}: is not signed, but this run accepts only checkpoints signed with "
+            f"{key.path}. If you trust it, leave out --state-key; to sign a job, begin it in "
+            "another checkpoint directory"
         )
     if not key.fits(manifest["hmac"], "checkpoint", _signed(manifest)):
         raise Untrusted(
@@ -433,4 +436,4 @@ def as_pass(record: Any, where: object) -> Pass:
     match record:
         case [str(partition), int(offset), int(clock)] if bool not in map(type, (offset, clock)):
             return Pass(partition, offset, clock)
-    raise StateError(f"{where} is no partition, offset and clock; it was not written by streamk")
+    raise StateError(f"{where} is not a partition, offset and clock; it was not written by streamk")

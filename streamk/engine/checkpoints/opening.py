@@ -32,15 +32,15 @@ def open_store(directory: Location, *, alone: bool, key: Key | None) -> Store:
         return DirectoryStore(directory, alone=alone, key=key)
     if not alone:
         raise InvalidInput(
-            f"{directory} is an object store, which is of one process: its members of a consumer"
-            " group could not tell who is running. Leave out ?group=, or give a directory"
+            f"{directory} is an object store, which only one process can use: members of a "
+            "consumer group could not see each other there. Leave out ?group=, or give a directory"
         )
     store: Store = directory.store(key)
     return store
 
 
 def marker(directory: Location) -> object:
-    """Return a value that is another one once a job, or a place inside it, has a newer checkpoint.
+    """Return a value that changes once a job, or a place inside it, has a newer checkpoint.
 
     Of an object store one small object is read, of a directory the names in it. Raises `OSError` if
     an object store is away.
@@ -90,10 +90,10 @@ class Checkpoints(Checked):
         """Raise `InvalidInput` if an option is out of its domain, or there is no place for it."""
         super().__post_init__()
         if self.state_key is not None and self.location is None and self.start_location is None:
-            raise InvalidInput("state_key= needs a place of checkpoints or start_from=")
+            raise InvalidInput("state_key= needs a place for checkpoints or start_from=")
         if self.transactions is not None and self.place is None:
             raise InvalidInput(
-                "transactions= needs a place of checkpoints: one is committed with each checkpoint"
+                "transactions= needs a place for checkpoints: one is committed with each checkpoint"
             )
         _ = self.key, self.location, self.start_location
 

@@ -16,7 +16,7 @@ __all__ = ["Location", "Remote", "location"]
 
 @runtime_checkable
 class Remote(Protocol):
-    """A place that is no directory: so much of `pathlib.Path` as checkpoints take.
+    """A place that is not a directory: so much of `pathlib.Path` as checkpoints take.
 
     All raise `OSError` where it is away.
     """
@@ -50,7 +50,7 @@ class Remote(Protocol):
         """Return the store of the job whose place this is, signed with a `Key` or None."""
 
     def marker(self) -> object:
-        """Return a value that is another one once there is a newer checkpoint."""
+        """Return a value that changes once there is a newer checkpoint."""
 
 
 Location = Path | Remote
@@ -86,4 +86,4 @@ def location(address: str | os.PathLike[str] | Remote) -> Location:
     for _, opened in all_of("places"):
         found: Remote = opened(address)
         return found
-    raise InvalidInput(f"{address}: addresses need streamk/object_store, which is not here")
+    raise InvalidInput(f"{address}: addresses need streamk/object_store, which is not installed")

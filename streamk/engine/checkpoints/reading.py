@@ -115,7 +115,7 @@ def segment_bytes(found: Checkpoint) -> int:
 
 
 def segments_of(held: Any) -> frozenset[str]:
-    """Return the names of shared files in the header of held events; none where it is no header."""
+    """Return the names of shared files in the header of held events; none in another header."""
     match held:
         case {"segments": dict(queues)}:
             names = [name for some in queues.values() if isinstance(some, list) for name in some]
@@ -191,11 +191,13 @@ def _read_state(path: Location, header: Any, digest: Any) -> State:
         file.seek(0)
         data = file.read(size)
     if hashlib.sha256(data).hexdigest() != digest:
-        raise StateError(f"{path}: is damaged, its SHA-256 is not the manifest's")
+        raise StateError(f"{path}: is damaged, its SHA-256 does not match the manifest")
     try:
         return State(header, unpack(data, path))
     except (AttributeError, InvalidInput, RecursionError) as error:
-        raise StateError(f"{path.parent / MANIFEST}: is not a whole manifest: {error}") from error
+        raise StateError(
+            f"{path.parent / MANIFEST}: is not a complete manifest: {error}"
+        ) from error
 
 
 def newest_checkpoint(
@@ -246,7 +248,7 @@ def newest_checkpoint(
             continue
         except StateError as error:
             if epoch in epochs(directory):  # a running job removes older ones meanwhile
-                _log.warning("passing over a damaged checkpoint: %s", error)
+                _log.warning("skipping a damaged checkpoint: %s", error)
                 reasons.append(str(error))
         else:
             return found
@@ -294,7 +296,9 @@ def _learned(found: Checkpoint) -> int:
     try:
         return int(found.body["training"]["counts"]["learned"])
     except (KeyError, TypeError, ValueError) as error:
-        raise StateError(f"{found.path / MANIFEST}: is not a whole manifest: {error!r}") from error
+        raise StateError(
+            f"{found.path / MANIFEST}: is not a complete manifest: {error!r}"
+        ) from error
 
 
 def members_of(directory: Location) -> list[Location]:
@@ -352,7 +356,7 @@ def _check_files(
             raise StateError(f"{path / name}: is missing")
     for name, size in found.items():
         if name not in (MANIFEST, *allowed):
-            raise StateError(f"{path / name}: does not belong into a checkpoint")
+            raise StateError(f"{path / name}: does not belong in a checkpoint")
         if size is None:
             raise StateError(f"{path / name}: is not a regular file")
 
@@ -366,5 +370,7 @@ def _read_manifest(path: Location, key: Key | None) -> dict[str, Any]:
     parts = {"engine": dict, "model": dict, "epoch": int}
     for name, kind in parts.items():
         if not isinstance(manifest.get(name), kind):
-            raise StateError(f"{path}: is not a whole manifest: {name!r} is missing or no {kind}")
+            raise StateError(
+                f"{path}: is not a complete manifest: {name!r} is missing or not a {kind}"
+            )
     return manifest

@@ -107,7 +107,7 @@ _WRITERS: WeakValueDictionary[int, RowFiles] = WeakValueDictionary()
 
 
 def _worn(places: Places, files: Mapping[int, tuple[str, int]]) -> list[int]:
-    """Return the files whose rows in use are to be written once more."""
+    """Return the files whose used rows must be rewritten."""
     used = np.bincount(places[places >= 0] >> _BITS, minlength=max(files, default=-1) + 1)
     worn = [number for number, (_, size) in files.items() if 2 * used[number] < size]
     small = [number for number in files if 2 * used[number] < FILE_ROWS]
@@ -124,7 +124,7 @@ def named_rows(manifest: Mapping[str, Any]) -> frozenset[str]:
 
 
 def with_rows(state: State, names: Any, read: Callable[[str], bytes]) -> State:
-    """Return a state with rows in the place of places; `read` reads a file by its name.
+    """Return a state with rows instead of places; `read` reads a file by its name.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def with_rows(state: State, names: Any, read: Callable[[str], bytes]) -> State:
         If a file is missing or damaged, or does not fit.
     """
     if not isinstance(names, dict) or not names.keys() <= state.arrays.keys():
-        raise StateError("the files of rows in the manifest are not those of arrays")
+        raise StateError("the row files in the manifest do not match its arrays")
     rows = {name: _joined(name, state.arrays[name], files, read) for name, files in names.items()}
     return replace(state, arrays={**state.arrays, **rows})
 
@@ -140,9 +140,9 @@ def with_rows(state: State, names: Any, read: Callable[[str], bytes]) -> State:
 def _joined(name: str, places: Places, files: Any, read: Callable[[str], bytes]) -> NDArray[Any]:
     """Return the rows of an array. Raises `StateError`."""
     if not isinstance(files, list) or not files or not all(map(is_name, files)):
-        raise StateError(f"the files of rows of {name!r} in the manifest are no names")
+        raise StateError(f"the row files of {name!r} in the manifest are not file names")
     if places.ndim != 1 or places.dtype != np.int64 or not len(places):
-        raise StateError(f"array {name!r} has not the places of rows")
+        raise StateError(f"array {name!r} lacks the places of its rows")
     order = np.argsort(places, kind="stable")
     cuts = np.searchsorted(places[order], np.arange(len(files) + 1) << _BITS)
     if cuts[0] or cuts[-1] != len(places):
@@ -158,7 +158,7 @@ def _joined(name: str, places: Places, files: Any, read: Callable[[str], bytes])
         at = places[mine] - (number << _BITS)
         fits = part.dtype == rows.dtype and part.shape[1] == rows.shape[1]
         if not fits or at.max(initial=-1) >= len(part):
-            raise StateError(f"{file} has not the rows of {name!r}")
+            raise StateError(f"{file} lacks the rows of {name!r}")
         rows[mine] = part[at]
     assert rows is not None
     return rows

@@ -153,5 +153,5 @@ def read_segment(path: Location, name: str) -> bytes:
     """
     data = read_bytes(path)
     if hashlib.sha256(data).hexdigest() != name:
-        raise StateError(f"{path}: is damaged, its SHA-256 is not its name")
+        raise StateError(f"{path}: is damaged, its SHA-256 does not match its name")
     return data

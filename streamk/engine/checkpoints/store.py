@@ -116,8 +116,8 @@ class Store(ABC):
             return None
         if found.signed and self.key is None:
             raise Untrusted(
-                f"{found.path} is signed, and what this run writes would not be; go on with the"
-                " same --state-key, or begin in another checkpoint directory"
+                f"{found.path} is signed, but this run would write unsigned checkpoints; pass the "
+                "same --state-key, or begin in another checkpoint directory"
             )
         self._named[found.epoch] = found.shared
         self._go_on(found.epoch)
@@ -149,7 +149,7 @@ class Store(ABC):
     def own(self) -> bool:
         """Be the only one who writes from here on.
 
-        False if another process has written since `find`, so that this is to be asked again.
+        False if another process has written since `find`, so ask again.
 
         Raises
         ------
@@ -250,7 +250,7 @@ class Store(ABC):
 
     @abstractmethod
     def _share(self, names: Collection[str]) -> None:
-        """Have shared files where a checkpoint is to be written. Raises `OSError`."""
+        """Share files with the place of a new checkpoint. Raises `OSError`."""
 
     def _names_of(self, epoch: int, path: Location) -> frozenset[str]:
         """Return the names of the shared files of a checkpoint that lies at a path.

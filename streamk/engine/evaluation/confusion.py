@@ -73,7 +73,7 @@ class Confusion:
     ) -> tuple[Codes, Codes]:
         """Return the numbers of labels (n,) and of predictions (n,), -1 where there is none.
 
-        Of labels that are no classes of the model, those that come after `MOST_OTHERS` others are
+        Of labels that are not classes of the model, those that come after `MOST_OTHERS` others are
         one.
         """
         number = self._index.__getitem__

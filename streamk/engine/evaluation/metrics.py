@@ -57,7 +57,7 @@ class History:
             self.columns[name] = [None] * len(self)
         for name, column in self.columns.items():
             value = point.get(name)
-            column.append(value if value == value else None)  # NaN is no figure
+            column.append(value if value == value else None)  # NaN is not a figure
         if len(self) < MOST:
             return True
         for name, column in self.columns.items():
@@ -452,7 +452,7 @@ class Metrics:
                 codes[:] = np.nan
             self.slices.resume(data["slices"])
             if not self.slices.fits(codes):
-                raise ValueError("slices of the last events are none of the names")
+                raise ValueError("slices of the last events are not among the names")
 
 
 def _put_unchanged(scores: Floats, further: Rows | None) -> None:

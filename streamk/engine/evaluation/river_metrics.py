@@ -108,11 +108,11 @@ def _check(name: str, positive: str | None, classification: bool) -> None:
     task = "classification" if classification else "regression"
     if name in fitting:
         if positive is not None and name not in BINARY:
-            raise InvalidInput(f"{name} is not of one class; write it without ={positive}")
+            raise InvalidInput(f"{name} is not a metric of one class; write it without ={positive}")
         if positive == "":
-            raise InvalidInput(f"after {name}= comes the positive class")
+            raise InvalidInput(f"{name}= needs the positive class after it")
     elif name in _ALWAYS and classification:
-        raise InvalidInput(f"{name} need not be asked for: it is always shown, as log_loss")
+        raise InvalidInput(f"{name} is always shown, as log_loss; leave it out")
     elif name in (*BINARY, *CLASSES, *NUMBERS):
         raise InvalidInput(f"the metric {name} does not fit {task}, where {there}")
     else:
@@ -171,8 +171,8 @@ class _OfClasses:
             for label in labels[self._checked :]:
                 if label not in (False, True):
                     raise InvalidInput(
-                        f"the metric {name} is of labels True and False, or 1 and 0, and there is"
-                        f" a label {label!r}; name the positive class, as {name}={label}{other}"
+                        f"the metric {name} needs labels True and False, or 1 and 0, but there is "
+                        f"a label {label!r}; name the positive class, as {name}={label}{other}"
                     )
         self._checked = len(labels)
 
@@ -320,8 +320,8 @@ class _OfNumbers:
                 update(truth, answer)
             except ValueError as error:
                 raise InvalidInput(
-                    f"the metric {self.name} cannot be had of the label {truth:g} and the"
-                    f" prediction {answer:g} ({error}); leave it out"
+                    f"the metric {self.name} is not defined for the label {truth:g} and the "
+                    f"prediction {answer:g} ({error}); leave it out"
                 ) from None
         return metric
 

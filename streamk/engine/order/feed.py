@@ -1,4 +1,4 @@
-"""From a source into the sequence: how much to read, whom to wait for, what to do about holes."""
+"""Reads a source into the sequence: read sizes, waits for partitions, and gaps of offsets."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ class Feed:
 
     @property
     def _kept_back(self) -> frozenset[str]:
-        """New partitions while others are to be read first."""
+        """New partitions that wait until others are read."""
         if not self._first:
             return frozenset()
         return frozenset(self._source.partitions()).difference(self.sequencer.partitions)
@@ -322,9 +322,9 @@ class Feed:
             gone = f"{first - wanted:,} offsets are" if first > wanted else "the events between are"
             found = error if end is None else f"holds {first} to {end}: {gone} gone"
             raise EngineError(
-                f"partition {partition} is to be read from offset {wanted}, but {found}. To go on"
-                ' all the same choose data_loss="earliest" (--data-loss earliest), at offset'
-                f' {first}, or "latest", at the end'
+                f"partition {partition} should go on from offset {wanted}, but {found}. To go on "
+                f'anyway choose data_loss="earliest" (--data-loss earliest), at offset {first}, '
+                'or "latest", at the end'
             ) from error
         target = first if self._data_loss == "earliest" or end is None else end
         self.sequencer.jump(partition, target)

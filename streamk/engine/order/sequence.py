@@ -106,7 +106,7 @@ class Sequencer:
         `clock` is that of the last event taken of it, or a time in milliseconds to begin at.
         """
         if partition in self._buffers:
-            raise EngineError(f"partition {partition} is read already")
+            raise EngineError(f"partition {partition} is already being read")
         if partition not in self._names:
             self._names.append(partition)
         start = clock if isinstance(clock, Clock) else Clock.at(clock)
@@ -148,7 +148,7 @@ class Sequencer:
         return sum(buffer.buffered for buffer in self._buffers.values())
 
     def next_offset(self, partition: str) -> int:
-        """The offset that `partition` is to be read from next."""
+        """The offset of the next event to read from `partition`."""
         return self._buffers[partition].read
 
     def jump(self, partition: str, offset: int) -> None:
@@ -383,8 +383,8 @@ class Sequencer:
         ahead = np.flatnonzero((batch.timestamps > batch.clocks) & (batch.timestamps <= LATEST))
         first = int(ahead[0])
         _log.warning(
-            "partition %s: the timestamp of offset %d is %.0f s ahead of those before it; it is"
-            " placed by theirs until %d records in a row are so far ahead (--max-skew %g)",
+            "partition %s: the timestamp of offset %d is %.0f s ahead of earlier ones; the event "
+            "is placed at their time until %d records in a row are that far ahead (--max-skew %g)",
             buffer.name,
             int(batch.offsets[first]),
             (int(batch.timestamps[first]) - int(batch.clocks[first])) / 1000,

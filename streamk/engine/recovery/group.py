@@ -82,7 +82,7 @@ class Peers:
             try:
                 found = newest_checkpoint(path, accept, key=store.key)
             except StateError as error:
-                _log.warning("passing over %s: %s", path.name, error)
+                _log.warning("skipping %s: %s", path.name, error)
                 damaged.append(error)
             else:
                 newest += [] if found is None else [found]

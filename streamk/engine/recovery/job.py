@@ -16,7 +16,7 @@ from streamk.packing import fingerprint
 from streamk.state import State
 
 FIRST_MODEL = "the first model"
-"""The name in the place of an option's where all options are the same, and the arrays are not."""
+"""The name instead of an option's where all options are the same, and the arrays are not."""
 _log = logging.getLogger("streamk.engine")
 
 
@@ -37,7 +37,7 @@ def renamed(found: Checkpoint, source: Source) -> Checkpoint:
     if isinstance(source, InGroup) or len(gone) != 1 or len(come) != 1 or not gone <= set(known):
         return found
     (before,), (now,) = gone, come
-    _log.info("%s is read in the place of %s", now, before)
+    _log.info("%s is read instead of %s", now, before)
 
     def with_name(items: Mapping[str, Any]) -> dict[str, Any]:
         return {now if name == before else name: item for name, item in items.items()}
@@ -71,13 +71,13 @@ class AnotherJob(StateError):
         self.path, self.name, self.theirs, self.mine = path, name, theirs, mine
         if name == FIRST_MODEL:
             said = (
-                "began with another model of the same options: that of another version of streamk,"
-                " or one that had learned something; begin with the same, or use"
+                "began with another model of the same options, made by another version of streamk "
+                "or already trained; begin with the same model, or use"
             )
         else:
             said = (
-                f"was made with {name}={theirs!r}, this run has {mine!r}; use the same, its model's"
-                " options too, or"
+                f"was made with {name}={theirs!r}, but this run has {mine!r}; use the same "
+                "options, also those of its model, or"
             )
         super().__init__(f"the checkpoint {path} {said} another checkpoint directory")
 

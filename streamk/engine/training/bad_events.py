@@ -16,7 +16,7 @@ from streamk.engine.training.outputs import dead_letter
 from streamk.errors import EngineError
 
 Revisions: TypeAlias = Literal["ignore", "learn"]
-"""The fate of a label that says otherwise than the one before."""
+"""The fate of a label that contradicts the one before."""
 
 
 @dataclass
@@ -43,9 +43,9 @@ class Fates:
     duplicates : int
         Labels that said again what was known.
     conflicts : int
-        Labels that said otherwise than the first one, which stays.
+        Labels that contradicted the first one, which stays.
     revised : int
-        Labels that said otherwise than the one before, where such are learned.
+        Labels that contradicted the one before, where such are learned.
     too_late : int
         Labels of events that were held no more.
     unmatched : int
@@ -102,7 +102,7 @@ class Counts:
     bad : dict of kind to int
         Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
     tombstones : int
-        Records that tell of a deletion, which are no events.
+        Records that tell of a deletion, which are not events.
     """
 
     learned: int
@@ -161,8 +161,8 @@ class BadEvents:
             if event.kind not in counts.bad:
                 partition, offset = batch.position(event.row)
                 _log.warning(
-                    "the event at %s offset %d cannot be used: %s; further ones of this kind are"
-                    " counted",
+                    "the event at %s offset %d cannot be used: %s; further ones of this kind are "
+                    "only counted",
                     *(partition, offset, event.reason),
                 )
                 counts.bad[event.kind] = 0
@@ -196,8 +196,8 @@ class BadEvents:
         if bad > self._max_share * n:
             kinds = ", ".join(f"{kind} {many}" for kind, many in counts.bad.items())
             raise EngineError(
-                f"{bad} of {n} events cannot be used ({kinds}), more than the share of"
-                f" {self._max_share:g} that is allowed; the first because: {self.why}"
+                f"{bad} of {n} events cannot be used ({kinds}), more than the allowed share of "
+                f"{self._max_share:g}; the first because: {self.why}"
             )
 
 
@@ -217,8 +217,8 @@ def check_all_counted(records: int, counted: int, where: str | Batch) -> None:
     if counted != records:
         where = where if isinstance(where, str) else where.span
         raise EngineError(
-            f"of {records:,} records {where} {counted:,} are counted, which is an error of streamk:"
-            " please report it, with the records. A run that goes on begins at the last checkpoint"
+            f"{counted:,} of {records:,} records {where} were counted, which is a bug in streamk: "
+            "please report it, with the records. A resumed run begins at the last checkpoint"
         )
 
 

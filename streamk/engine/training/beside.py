@@ -131,7 +131,7 @@ def regions_of(detail: str) -> Any:
 def _needed(point: str, name: str, folder: str) -> Any:
     found = find(point, name)
     if found is None:
-        raise InvalidInput(f"{name.replace('_', ' ')}: the extension {folder} is not here")
+        raise InvalidInput(f"{name.replace('_', ' ')}: the extension {folder} is not installed")
     return found
 
 

@@ -124,7 +124,7 @@ class KnownFields:
         """
         others = ", nor any other field of the event" if is_all else ""
         near = ", ".join(map(repr, self.nearest(name)))
-        hint = f"; nearest of those that it has: {near}" if near else ""
+        hint = f"; its nearest fields: {near}" if near else ""
         return f"the model has no field {name!r}{others}{hint}"
 
 
@@ -148,7 +148,7 @@ def warn(sentences: Iterable[str]) -> None:
 
 
 class NameCheck:
-    """Warns of names that are of no use: those of a run that no event has, and the other way round.
+    """Warns of useless names: those of a run that no event has, and the other way round.
 
     These are ignored fields, fields whose kind is given, a label and the field `slice_by` whose
     values have figures of their own, or, where nothing is learned, fields that the model lacks.
@@ -219,13 +219,11 @@ class _Fields(Expected):
     def sentences(self) -> list[str]:
         """Return a sentence for each field."""
         found = [self.known.sentence(name, is_all=is_all) for name, is_all in self._unknown.items()]
-        return found[:_MOST_NAMED] + ["and no more of the fields that events have"] * (
-            len(found) > _MOST_NAMED
-        )
+        return found[:_MOST_NAMED] + ["and more fields of the events"] * (len(found) > _MOST_NAMED)
 
 
 class LabelCheck:
-    """Counts how many of the first labels differ: where most do, they are no classes.
+    """Counts how many of the first labels differ: where most do, they are not classes.
 
     Examples
     --------
@@ -242,7 +240,7 @@ class LabelCheck:
         self._seen = self._refused = 0
 
     def add(self, labels: Iterable[Any], refused: int) -> bool:
-        """Look at labels, None where one is not known, and so many that are no class.
+        """Look at labels, None where one is not known, and so many that are not classes.
 
         Returns whether all that are looked at have come now.
         """
@@ -255,13 +253,13 @@ class LabelCheck:
         return self._seen >= _LABELS
 
     def sentences(self) -> tuple[str, ...]:
-        """Return what is to be told, if there is something."""
+        """Return the messages, if there are any."""
         n = len(self._values) + self._refused
         texts = [value for value in self._values if isinstance(value, str)]
         numbers = n - sum(parse_number(text) is None for text in texts)
         if self._seen < _LEAST or (2 * n <= self._seen and numbers <= _MOST_NUMBERS):
             return ()
-        fix = "is another field to be predicted?"
+        fix = "should another field be predicted?"
         if 2 * numbers > n:
             fix = "numbers are learned with --task regression"
         found = f"the label {self._label!r} has {n:,} values in {self._seen:,} events"

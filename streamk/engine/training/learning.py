@@ -61,9 +61,9 @@ def fitted(schema: Schema, model: Learner) -> Schema:
         if set(known) != set(columns):
             odd = sorted(map(str, set(known) ^ set(columns)))
             raise InvalidInput(
-                f"the model has {len(known)} columns and the stream {len(columns)};"
-                f" {', '.join(odd[:5])} in one of them only; give the model no columns or"
-                " the stream a schema with the model's"
+                f"the model has {len(known)} columns and the stream {len(columns)}; "
+                f"{', '.join(odd[:5])} in only one of them; give the model no columns, or the "
+                "stream a schema with the model's columns"
             )
         schema = replace(schema, columns=known)
     check_task(schema, model)
@@ -99,7 +99,7 @@ class Work:
     decoded : Decoded
         Its events; those of `surplus` have no label.
     tombstones : set of int
-        Rows that tell of a deletion, and are no events.
+        Rows that tell of a deletion, and are not events.
     surplus : list of BadEvent
         Those whose labels would be one class too many.
     schema : Schema

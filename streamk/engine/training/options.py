@@ -1,4 +1,4 @@
-"""The options of a stream, of what is told of a run, and of one that learns nothing."""
+"""The options of a stream, of a run's reports, and of a run that learns nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamk.options import Checked, Choice, Real, Seconds, Whole, choice_of
 
 @dataclass(frozen=True, kw_only=True)
 class Stream(Checked):
-    """The events: their fields, how many are taken, and the fate of those of no use.
+    """The options of events: their fields, their number, and the fate of unusable ones.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Stream(Checked):
     absent : "zero" or "missing", default "zero"
         What the columns of a field that an event lacks count as: 0 or NaN. A null is NaN anyway.
     ignore : tuple of str or int
-        Fields that are no columns.
+        Fields that are not columns.
     text : tuple of str or int
         Fields whose texts are bags of words from the first one on. By default that is found out,
         see `streamk.encoding.words`. A `Schema` has `kinds` instead.
@@ -103,7 +103,7 @@ class Stream(Checked):
             object.__setattr__(self, "label", self.schema.label)
 
     def _check_kinds(self) -> None:
-        """Raise `InvalidInput` for fields that are to be of a kind, and cannot be."""
+        """Raise `InvalidInput` for fields that cannot have the kind asked for."""
         time, spans = self.time, self.spans
         check_entities(self.entities, time=time, spans=spans, max_entities=self.max_entities)
         if self.entities and self.time is not None and self.spans is None:
@@ -116,11 +116,14 @@ class Stream(Checked):
         for option, name in fields:
             if name in taken:
                 raise InvalidInput(
-                    f"{option}={name!r} is {taken[name]}, too; leave out one of them"
+                    f"{option}={name!r} is also {taken[name]}; leave out one of them"
                 )
             taken[name] = f"among {option}="
         if isinstance(self.schema, Schema) and fields:
-            raise InvalidInput(f"{fields[0][0]}= beside a Schema; give that kinds={self._kinds!r}")
+            raise InvalidInput(
+                f"{fields[0][0]}= cannot be combined with a Schema; give the Schema "
+                f"kinds={self._kinds!r}"
+            )
 
     @property
     def _kinds(self) -> dict[str | int, Kind]:
@@ -141,7 +144,7 @@ class Stream(Checked):
         return remembering(model, entities, time=time, **more)
 
     def schema_for(self, model: Learner) -> Schema:
-        """Return the schema that was given, or one whose columns are found along the stream."""
+        """Return the given schema, or one that finds its columns along the stream."""
         if isinstance(self.schema, Schema):
             return self.schema
         kind: LabelType | None = None if self.label is None or model.is_classifier else "float"
@@ -262,14 +265,14 @@ class Details:
                 self.check(each)
             return
         if self.explain and not model.takes_missing:
-            raise InvalidInput("reasons are for models that take missing values")
+            raise InvalidInput("reasons need a model that takes missing values")
         for name, level in self._levels:
             if not 0.0 < level <= 0.99:
                 raise InvalidInput(f"{name}={shown(level)} must lie between 0 and 0.99")
         if self.interval is not None and model.is_classifier:
-            raise InvalidInput("intervals are for numbers; of classes ask for a prediction set")
+            raise InvalidInput("intervals are for numbers; for classes ask for a prediction set")
         if self.prediction_set is not None and not model.is_classifier:
-            raise InvalidInput("prediction sets are for classes; of numbers ask for an interval")
+            raise InvalidInput("prediction sets are for classes; for numbers ask for an interval")
 
     def regions(self) -> RegionGiver | None:
         """Return intervals or sets that have met nothing yet, None where neither is wanted."""
@@ -282,7 +285,7 @@ class Details:
     def served(
         self, model: Learner, kept: RegionGiver | None
     ) -> tuple[Details, RegionGiver | None]:
-        """Return what is left to be asked of a model that learns no more, and its regions.
+        """Return the options that still apply to a model that learns no more, and its regions.
 
         Those that its job has `kept`, or of other levels what the model knows itself.
 

@@ -154,7 +154,7 @@ def _raw(values: Sequence[Any], i: int, most: int) -> dict[str, Any]:
     if not isinstance(value, bytes):
         try:
             value, encoding = json.dumps(value, default=str).encode(), "json"
-        except (TypeError, ValueError, RecursionError):  # a name that is no text, a loop
+        except (TypeError, ValueError, RecursionError):  # a name that is not a text, a loop
             value, encoding = repr(value).encode("utf-8", "backslashreplace"), "python"
     cut = {"size": len(value)} if len(value) > most else {}
     value = value[:most]

@@ -121,7 +121,7 @@ class Trainer:
         )
         self.counts = Counts(0, 0, 0, {})
         self.drifts, self.bad = Marks(), Marks()
-        """After how many events of the sequence experts began anew, and those of no use."""
+        """After how many events of the sequence experts began anew, and unusable ones."""
         self._raises = stream.on_error == "raise"
         self._bad_events = BadEvents(stream.dead_letters, stream.max_bad_share, watch.observer)
         self.names = NameCheck(schema, watch.slice, learns=self.learns)
@@ -147,7 +147,7 @@ class Trainer:
         self._round = self._taken, model.events_left
         """Events taken when it was last looked how many are left of the round, and these."""
         self._ended: tuple[str, ...] = model.innermost.ended
-        """Of the model's experts those that rest for good, a sentence each."""
+        """A sentence for each expert of the model that is switched off."""
         self._n_ended = len(self._ended)
         """The number of those that this run does not have to tell any more."""
 
@@ -463,7 +463,7 @@ class Trainer:
         self._observer.show(explanation, output, label, name, held)
 
     def _look(self, labels: Sequence[Any], bad: Sequence[BadEvent]) -> None:
-        """Warn, when it is time, of first labels that are no classes and of experts that rest."""
+        """Warn, when it is time, of first labels that are not classes and of experts that rest."""
         if self.learns and self.model.is_classifier:
             refused = [event.kind for event in bad].count("label out of domain") if bad else 0
             if self._labels.add(labels, refused):
@@ -492,7 +492,7 @@ class Trainer:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about names that have not come, labels that are no classes, and times."""
+        """Sentences about names that have not come, labels that are not classes, and times."""
         return (*self.names.sentences(), *self._labels.sentences(), *self.model.predicting.notes)
 
     def tell(self) -> None:
@@ -563,7 +563,9 @@ class Trainer:
         Raises `StateError` if it does not fit.
         """
         if held is not None:
-            raise StateError("the checkpoint holds events that wait for labels, this run none")
+            raise StateError(
+                "the checkpoint holds events that wait for labels, but this run has no late labels"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the model, as JSON data, once it is drained."""

@@ -76,7 +76,7 @@ class Methods(Protocol):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is.
+        """Return the learner of a state.
 
         Raises
         ------
@@ -190,7 +190,7 @@ class Methods(Protocol):
 
     @property
     def ended(self) -> tuple[str, ...]:
-        """A sentence for each expert that rests for good."""
+        """A sentence for each expert that is switched off."""
         return ()
 
     @property

@@ -54,8 +54,8 @@ def _plain(label: Any, row: int) -> Label:
         return label
     if isinstance(label, int):
         raise InvalidInput(
-            f"the label of row {row}, a whole number of {label.bit_length()} bits, is past the 64"
-            " bits that one may have as a class; make it a text"
+            f"the label of row {row}, a whole number of {label.bit_length()} bits, does not fit "
+            "the 64 bits of a class; make it a text"
         )
     if isinstance(label, float) and math.isfinite(label) and label == int(label):
         return _plain(int(label), row)
@@ -243,7 +243,7 @@ def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64
         numbers = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
         odds = (
-            f" {shown(label):.60} of row {row} is none;"
+            f" {shown(label):.60} of row {row} is not a number;"
             for row, label in enumerate(y)
             if _odd(label)
         )
@@ -252,7 +252,7 @@ def check_numbers(y: Sequence[Any] | NDArray[Any], n: int) -> NDArray[np.float64
             f"labels of a regression must be numbers;{odd} to learn classes choose classification"
         ) from None
     except OverflowError as error:
-        raise InvalidInput(f"a label is past the range of numbers ({error}); drop it") from None
+        raise InvalidInput(f"a label is beyond the range of numbers ({error}); drop it") from None
     if numbers.shape != (n,):
         raise InvalidInput(f"labels of {n} events have shape ({n},), not {numbers.shape}")
     if sum_of_squares(numbers) <= LARGEST_NUMBER**2:
@@ -279,7 +279,7 @@ def classifies(loss: Loss, task: str | None) -> bool:
         return not loss.regresses
     found = is_classification(task)
     if not (loss.classifies if found else loss.regresses):
-        raise InvalidInput(f"loss {loss.name!r} cannot do {task}")
+        raise InvalidInput(f"loss {loss.name!r} is not for {task}")
     return found
 
 
@@ -362,7 +362,7 @@ class ClassWeights:
     Raises
     ------
     InvalidInput
-        If it is neither, a key is no label or a weight is not positive and finite.
+        If it is neither, a key is not a label or a weight is not positive and finite.
 
     Examples
     --------
@@ -459,7 +459,7 @@ class ClassWeights:
 
     @classmethod
     def from_state(cls, state: State) -> ClassWeights:
-        """Return the weights whose state this is, or raise StateError if it does not fit."""
+        """Return the weights of a state, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         events = count(header, "events", _OWNER)
         arrays, _ = taken(_DECLARED, state.arrays, {}, _OWNER)
@@ -475,12 +475,14 @@ def _checked(given: Mapping[Any, float]) -> dict[Label, float]:
     try:
         labels = check_labels(list(given))
     except InvalidInput as error:
-        raise InvalidInput(f"a key of class_weight={shown(given)} is no label: {error}") from None
+        raise InvalidInput(
+            f"a key of class_weight={shown(given)} is not a label: {error}"
+        ) from None
     for label, weight in given.items():
         number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
         if not (number and math.isfinite(weight) and weight > 0):
             raise InvalidInput(
                 f"class_weight gives {shown(label)} the weight {shown(weight)}; it must be a "
-                "positive, finite number, what it costs to miss the class"
+                "positive, finite number: the cost of missing the class"
             )
     return {label: float(weight) for label, weight in zip(labels, given.values(), strict=True)}

@@ -17,7 +17,7 @@ def check_mergeable(one: Any, other: Any, names: Sequence[str]) -> None:
     if type(one) is not type(other):
         mine, others = (getattr(kind, "TYPE", kind.__name__) for kind in (type(one), type(other)))
         raise InvalidInput(
-            f"cannot merge a {mine!r} learner and a {others!r} one; both must be of one class"
+            f"cannot merge a {mine!r} learner and a {others!r} one; both must have the same class"
         )
     for name in names:
         mine, others = getattr(one, name), getattr(other, name)

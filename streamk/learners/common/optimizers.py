@@ -137,7 +137,7 @@ class Optimizer:
         """Learn from the coordinates Phi (n, l) of events with labels y (n,), one after the other.
 
         Q (n, l) are the coordinates that each is predicted by before. Returns what was predicted,
-        as `outputs` does; of no use without Q. Raises `InvalidInput` if a prediction overflows; the
+        as `outputs` does; undefined without Q. Raises `InvalidInput` if a prediction overflows; the
         events before it are learned.
         """
         F = np.empty((len(Phi), self.n_outputs))
@@ -148,7 +148,7 @@ class Optimizer:
         self.n_steps += done
         if done < len(Phi):
             raise InvalidInput(
-                f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or take a "
+                f"predictions overflowed at step {self.n_steps + 1}; scale the labels, or use a "
                 "smaller step"
             )
         return F

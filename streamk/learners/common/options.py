@@ -146,7 +146,7 @@ GIVEN: dict[str, Option] = {
         doc="Labels known beforehand, in the order wanted; others are added as they come.",
     ),
 }
-"""Parameters of learners that are no options."""
+"""Parameters of learners that are not options."""
 OF_DOMAIN = "InvalidInput\n    If an option is out of its domain."
 """The error of constructors, as a section of a docstring."""
 

@@ -207,7 +207,7 @@ class Decider(Predictor):
         Raises
         ------
         InvalidInput
-            If there are not n, or one is of no use, naming its row.
+            If there are not n, or one is not usable, naming its row.
         """
         if len(y) != n:
             raise InvalidInput(f"{n} events came with {len(y)} labels")

@@ -76,8 +76,8 @@ def labels_or_none(
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the labels of n events as they are learned, and which of them are known: not None.
 
-    In the place of a label that is not known there is anything. Raises `InvalidInput` if there are
-    not n, or one is of no use, naming its row.
+    An unknown label is replaced by anything. Raises `InvalidInput` if there are
+    not n, or one is not usable, naming its row.
 
     Examples
     --------

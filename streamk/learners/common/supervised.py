@@ -162,7 +162,7 @@ class Supervised(OneAtATime, Decider):
         self.learn_encoded(events, labels)
 
     is_too_wide: bool = False
-    """It rests for good, since there are more columns and classes than it takes."""
+    """True if it is switched off: there are more columns and classes than it takes."""
 
     def coefficients_of(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the coefficients that events X (n, d) have as centers; raise InvalidInput."""
@@ -316,13 +316,13 @@ class OnEmbeddedFeatures(Supervised):
             )
         if isinstance(self.step, AdaGrad):
             raise InvalidInput(
-                f"step={self.step!r} cannot be AdaGrad: its sums belong to single coordinates, and "
-                "these turn where a landmark goes; take Constant(1.0), say"
+                f"step={self.step!r} cannot be AdaGrad: its sums belong to single coordinates, "
+                "which rotate when a landmark is removed; use Constant(1.0), for example"
             )
         if isinstance(self.step, Ladder):
             raise InvalidInput(
-                f"step={self.step!r} cannot be a Ladder, which doubly-stochastic has; take "
-                "Constant(1.0), say"
+                f"step={self.step!r} cannot be a Ladder, which is for doubly-stochastic; use "
+                "Constant(1.0), for example"
             )
         if newton and self.regularization == 0.0:
             raise InvalidInput(

@@ -300,13 +300,13 @@ class DoublyStochastic(Supervised):
             return
         if isinstance(self.step, AdaGrad | Ladder):
             raise InvalidInput(
-                f"step={self.step.name!r} has sizes of its own, beside preconditioner='block'; "
+                f"step={self.step.name!r} has its own sizes, and so has preconditioner='block'; "
                 "leave out one of them"
             )
         if self.batch_size < 2:
             raise InvalidInput(
-                f"batch_size={self.batch_size} must be at least 2 with preconditioner='block', and "
-                "had better be larger than block_size; without one it is twice as large"
+                f"batch_size={self.batch_size} must be at least 2 with preconditioner='block', "
+                "and should be larger than block_size; by default it is twice as large"
             )
 
     # What it is
@@ -328,7 +328,7 @@ class DoublyStochastic(Supervised):
 
     @property
     def nbytes(self) -> int:
-        """Memory of coefficients, gathered events and what is kept of the features, in bytes."""
+        """Memory of coefficients, gathered events and cached features, in bytes."""
         return self._function.nbytes + sum(array.nbytes for array in self._gathered)
 
     @property
@@ -338,7 +338,7 @@ class DoublyStochastic(Supervised):
 
     @property
     def leading_step(self) -> float | None:
-        """The size of steps whose function predicts, of a `Ladder`; None before the first step."""
+        """The step size of a `Ladder` that predicts now; None before the first step."""
         function, step = self._function, self.step
         if not (isinstance(function, SeveralSteps) and isinstance(step, Ladder) and self.n_steps):
             return None
@@ -444,7 +444,7 @@ class DoublyStochastic(Supervised):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero."""
+        """Append columns; in all events so far they were zero."""
         self._function.add_columns(tuple(names))
         X, y = self._gathered
         self._gathered = np.pad(X, ((0, 0), (0, len(names)))), y
@@ -478,7 +478,7 @@ class DoublyStochastic(Supervised):
 
     @classmethod
     def from_state(cls, state: State, *, threads: int | None = None, backend: str = "auto") -> Self:
-        """Return the learner whose state this is.
+        """Return the learner of a state.
 
         Raises
         ------

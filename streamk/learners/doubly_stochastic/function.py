@@ -436,7 +436,7 @@ class KernelFunction:
         label in y (n,) is NaN is not learned.
 
         Returns how many events were taken, perhaps 0: the next one must go by `decide` and `learn`.
-        And what was predicted, each event before it was learned; of no use without P.
+        And what was predicted, each event before it was learned; undefined without P.
         """
         coefficients, t = self.coefficients, self.n_steps
         assert self._step is not None
@@ -575,7 +575,7 @@ class KernelFunction:
         if not finite:
             raise InvalidInput(
                 f"predictions overflowed at step {self.n_steps + 1}; scale the columns or labels, "
-                "or take a smaller step"
+                "or use a smaller step"
             )
 
     def mix(self, other: Self, weight: float) -> None:

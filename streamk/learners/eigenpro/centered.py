@@ -277,7 +277,7 @@ def check_selection(selection: str, n_centers: int) -> None:
     if selection in WITH_FACTOR and 4 * SHARE * n_centers**2 > BYTES:
         raise InvalidInput(
             f"selection={selection!r} takes {4 * SHARE} n_centers^2 bytes, too many for "
-            f"n_centers={n_centers}; choose 'random' or 'k-means', or 11,585 centers"
+            f"n_centers={n_centers}; choose 'random' or 'k-means', or at most 11,585 centers"
         )
 
 
@@ -348,7 +348,7 @@ class CenteredFunctions:
             self._store()
 
     def recent_mean(self, constant: Numbers) -> Numbers:
-        """Return the targets' mean by weight if all is to be solved anew, else `constant`."""
+        """Return the targets' mean by weight if all is solved anew, else `constant`."""
         solver = self.solver
         if isinstance(solver, DirectSolver) and solver.equations.due:
             return solver.equations.mean

@@ -1,4 +1,4 @@
-"""Kernel models whose centers are chosen apart from the events that they learn."""
+"""Kernel models with centers chosen apart from the events that they learn."""
 
 from __future__ import annotations
 
@@ -400,7 +400,7 @@ class EigenPro(OnCenters):
         devices: int | None = None,
         shards: Shards | None = None,
     ) -> Self:
-        """Return the learner whose state this is, with its centers in whatever place.
+        """Return the learner of a state, with its centers placed as asked.
 
         Raises
         ------
@@ -490,6 +490,6 @@ def _check_chosen(count: int, **options: Any) -> None:
     for name, value in options.items():
         if value != parameters[name].default:
             raise InvalidInput(
-                f"{name}={value!r} is for centers that are chosen, and centers= gives {count}; "
-                f"leave {name} out"
+                f"{name}={value!r} is for centers that the learner chooses, but centers= gives "
+                f"{count}; leave {name} out"
             )

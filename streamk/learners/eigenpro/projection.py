@@ -200,7 +200,7 @@ def check_apart(K: Numbers) -> None:
     alike = int(np.argmax(np.where(np.arange(len(K)) == first, -np.inf, K[first])))
     raise InvalidInput(
         f"center {first} of {len(K)} lies in the span of the others (center {alike} is nearest), "
-        f"and so do {len(left_out) - 1} more; leave them out, or take a smaller bandwidth"
+        f"and so do {len(left_out) - 1} more; leave them out, or use a smaller bandwidth"
     )
 
 

@@ -65,7 +65,7 @@ class CenterSelection:
 
     @property
     def is_due(self) -> bool:
-        """True if centers are to be chosen after these blocks."""
+        """True if a choice of centers is due after these blocks."""
         n = len(self.blocks)
         return n & (n - 1) == 0 or self.is_last
 
@@ -102,7 +102,7 @@ class CenterSelection:
 
     @property
     def replaces(self) -> bool:
-        """True if the choice now is another one than more random events."""
+        """True if the choice now replaces random events."""
         return self.is_last and self._method != "random"
 
     def centers(self) -> Numbers:

@@ -391,11 +391,13 @@ def placement(backend: str, devices: int | None, shards: Shards | None) -> Place
     are no devices, or fewer than that.
     """
     if backend == "auto" and devices is not None:
-        raise InvalidInput(f"devices={devices} is for backend='cupy'; leave it out, or choose that")
+        raise InvalidInput(
+            f"devices={devices} is for backend='cupy'; leave it out, or choose that backend"
+        )
     if backend != "auto" and shards is not None:
         raise InvalidInput(
-            f"backend={backend!r} is of centers in this process, and shards= has them elsewhere; "
-            "leave one of the two out"
+            f"backend={backend!r} is for centers in this process, but shards= puts them "
+            "elsewhere; leave one of the two out"
         )
     if backend == "cupy":
         shards = DeviceShards(backends.select_devices(devices))

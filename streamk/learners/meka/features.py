@@ -217,7 +217,7 @@ class GrowingFeatures:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the features whose state this is, or raise StateError if it does not fit."""
+        """Return the features of a state, or raise StateError if it does not fit."""
         header: Any = state.expect(cls.TYPE).header
         made = cls.__new__(cls)
         with reading(_FEATURES):
@@ -318,7 +318,7 @@ class ClusteredFunction:
         """Learn from events X (n, d) one after the other, each after the features grew by it.
 
         Those that are eligible (n,) may become landmarks. Each of `asked` (n, d) is predicted
-        before that of X is looked at. Returns what was predicted, (n, outputs); of no use where
+        before that of X is looked at. Returns what was predicted, (n, outputs); undefined where
         nothing was asked for. Raises `InvalidInput` if a prediction overflows; the events before it
         are learned.
         """
@@ -383,7 +383,7 @@ class ClusteredFunction:
 
     @classmethod
     def from_state(cls, state: State, optimizer: Optimizer, columns: int) -> Self:
-        """Return the function whose state this is, with an optimizer that has learned nothing.
+        """Return the function of a state, with an optimizer that has learned nothing.
 
         Raises `StateError` if it does not fit, or events have so many columns and it others.
         """

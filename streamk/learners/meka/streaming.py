@@ -59,7 +59,7 @@ def refactorized(
     F = decide(X)
     if not np.isfinite(F).all():
         raise InvalidInput(
-            "predictions of the events to factorize overflowed; scale the labels, or take a "
+            "predictions of the events to factorize overflowed; scale the labels, or use a "
             "smaller step"
         )
     features, sizes = GrowingFeatures.of(X, **recipe)
@@ -82,7 +82,7 @@ _HELD_BACK = 10
 _JUDGES = 100
 """Events held back last that the error is measured on."""
 _SMALL = 0.1
-"""Error that is no reason to begin early, whatever it was before."""
+"""Error that is not a reason to begin early, whatever it was before."""
 _CHECK = 512
 """Events between two measurements."""
 
@@ -114,7 +114,7 @@ class StreamingMeka(OnEmbeddedFeatures):
     n_factorizations : int
         That took over.
     n_waits : int
-        How often learning, or `state`, had to wait for one. It depends on timing, and is no part
+        How often learning, or `state`, had to wait for one. It depends on timing, and is not part
         of the state; and so is `seconds_waited`.
     error : float or None
         As measured last.
@@ -297,7 +297,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         return int(max(self._clock + 1, min(check, then)))
 
     def _learn(self, X: Matrix, y: Matrix, asked: Matrix | None) -> Matrix:
-        """Learn some events, and do what is to be done after the last of them.
+        """Learn some events, and carry out the steps due after the last of them.
 
         Returns the outputs of what was asked, each row before its event was learned.
         """
@@ -321,7 +321,7 @@ class StreamingMeka(OnEmbeddedFeatures):
         return F
 
     def _turn(self) -> None:
-        """Do what is to be done at this event."""
+        """Carry out the steps due at this event."""
         wanted = self._clock >= self._due()
         if self._next is not None:
             if self._clock == self._next.at:
@@ -445,7 +445,7 @@ class StreamingMeka(OnEmbeddedFeatures):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
+        """Return the learner of a state."""
         learner, owner = cls._from_header(state), cls._owner()
         header: Any = state.header
         learner.n_factorizations = count(header, "n_factorizations", owner)

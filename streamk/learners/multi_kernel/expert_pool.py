@@ -190,7 +190,7 @@ class PoolTable:
         self._fit()
 
     def replace(self, **fresh: NDArray[Any]) -> None:
-        """Take arrays in the place of those of the same names, for the same outputs."""
+        """Replace arrays by others of the same names, for the same outputs."""
         self.allocated = self.allocated | side_by_side(fresh)
         self._fit()
 

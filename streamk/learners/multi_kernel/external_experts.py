@@ -53,8 +53,8 @@ def check_can_join(learner: OfOneKernel, name: str, is_classifier: bool) -> None
     if not isinstance(learner, tuple(TYPES.values())):
         kinds = " or ".join(kind.__name__ for kind in TYPES.values())
         raise InvalidInput(
-            f"{name} is a {type(learner).__name__}; give a {kinds}, without scaling: "
-            "the experts have a common one"
+            f"{name} is a {type(learner).__name__}; give a {kinds}, without scaling: the experts "
+            "share one"
         )
     if learner.is_classifier != is_classifier:
         one, other = ("classes", "numbers") if learner.is_classifier else ("numbers", "classes")
@@ -225,16 +225,17 @@ class ExternalExperts:
 
     @property
     def _too_wide(self) -> list[bool]:
-        """True for each learner that rests for good."""
+        """True for each learner that is switched off."""
         return [one.is_too_wide for one in self._learners]
 
     @property
     def ended(self) -> tuple[str, ...]:
-        """A sentence for each that rests for good."""
+        """A sentence for each learner that is switched off."""
         width = len(self._columns) + len(self._classes)
         return tuple(
-            f"the expert {one.type} rests for good: {width:,} columns and classes,"
-            f" max_width={one.header['max_width']} (--expert {one.type}:max_width=N raises it)"
+            f"{one.type} is off: {width:,} columns and classes exceed "
+            f"max_width={one.header['max_width']} (--expert {one.type}:max_width=N raises the "
+            "limit)"
             for one, ended in zip(self._initial_states, self._too_wide, strict=True)
             if ended
         )
@@ -537,7 +538,7 @@ class ExternalExperts:
         memory: LabelExpert | None = None,
         placings: Sequence[Mapping[str, Any]] = (),
     ) -> Self:
-        """Return the external experts whose state this is, or raise StateError.
+        """Return the external experts of a state, or raise StateError.
 
         The expert of labels is a new one. They are on the devices and threads of `placings`, by
         default those of new ones.

@@ -135,7 +135,7 @@ class ErrorQuantiles:
 
     @classmethod
     def from_state(cls, state: State) -> ErrorQuantiles:
-        """Return the quantiles whose state this is, or raise StateError."""
+        """Return the quantiles of a state, or raise StateError."""
         state.expect(cls.TYPE)
         spread, found = loops.spread, cls()
         sizes = {"trackers": spread.TRACKERS, "levels": len(spread.LEVELS)}

@@ -96,7 +96,7 @@ def aligned(parts: Parts, target: Parts) -> ExpertPool:
     """Return a copy of a pool with the columns and the classes of a target.
 
     It is a new one even where the shapes are alike, so that it does not depend on the room that a
-    pool has in memory, which is no part of its state.
+    pool has in memory, which is not part of its state.
     """
     pool, mine, here = parts.mixture.pool, target.mixture.pool, target.classes
     classes = max(2, len(here))

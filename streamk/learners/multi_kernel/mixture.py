@@ -201,7 +201,7 @@ class ExpertMixture:
 
     @contextmanager
     def keeping(self, pending: PendingPredictions) -> Iterator[None]:
-        """Have these pending predictions in the place of the others for a while."""
+        """Have these pending predictions instead of the others for a while."""
         self.keep_last_forecast()
         others, self.pending = self.pending, pending
         try:
@@ -286,8 +286,8 @@ class ExpertMixture:
         """Return forecasts that wait, at which place there that of each event (n, d) is, or -1.
 
         Then come what was known of each event, None where no forecast waits, and how many events
-        were learned since, 0 there. They are forgotten. There is none of an event that is to be
-        predicted, since that is anew.
+        were learned since, 0 there. They are forgotten. Events that are
+        predicted again have none.
         """
         known: list[Floats | None] = [None] * len(events)
         places, lags = np.full(len(events), -1), np.zeros(len(events), np.int64)

@@ -79,8 +79,8 @@ class MultiKernel(OneAtATime, Decider):
     recursive least squares; and the constant kernel, which follows the labels alone: their means,
     and how often each class came where another was the last one known. All but the smoothers learn
     by several step rules at once, the linear models also by one without a rate or a unit (coin
-    betting). By default a `FeatureMachine`, a kernel whose metric is learned, is another one, and
-    takes most of the time where it is of use (`external_experts`). Two stages mix their
+    betting). By default a `FeatureMachine`, a kernel whose metric is learned, is one more expert,
+    and takes most of the time where it helps (`external_experts`). Two stages mix their
     predictions. The mixers are fixed shares of the experts as they are and of experts made as sure
     as they may be, products of experts, and a product of these; a fixed share with rate a = 0.001
     mixes them.
@@ -127,7 +127,7 @@ class MultiKernel(OneAtATime, Decider):
 
     A pending prediction takes some 230 bytes, as many for each class where there are more than two,
     and 8 a column. Of several equal events the one predicted about as long ago as labels usually
-    take is learned. Pending predictions are no part of a state or a pickle.
+    take is learned. Pending predictions are not part of a state or a pickle.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class MultiKernel(OneAtATime, Decider):
         for name, given in (("memory", self.memory), ("clock", self.clock)):
             if self.is_classifier and given not in (None, False):
                 raise InvalidInput(
-                    f"{name}={given!r}: labels are remembered of numbers alone; leave it out"
+                    f"{name}={given!r}: only models of numbers remember labels; leave it out"
                 )
         if self.is_classifier or self.memory is False:
             return None
@@ -245,7 +245,7 @@ class MultiKernel(OneAtATime, Decider):
 
     @property
     def ended(self) -> tuple[str, ...]:
-        """A sentence for each external expert that rests for good."""
+        """A sentence for each external expert that is switched off."""
         return self._mixture.external.ended
 
     @property
@@ -283,7 +283,7 @@ class MultiKernel(OneAtATime, Decider):
         return self.as_new(**changed, **({"memory": False} if remembers else {}))
 
     def as_new(self, **changed: Any) -> Self:
-        """Return a learner of the same options, but for those that are changed, without events."""
+        """Return a new learner with the same options, except for those given."""
         given: dict[str, Any] = {name: getattr(self, name) for name in self.OPTIONS}
         given["task"] = "classification" if self.is_classifier else "regression"
         if "external_experts" not in changed:
@@ -375,7 +375,7 @@ class MultiKernel(OneAtATime, Decider):
         """Learn from events X (n, d), where NaN is missing, with labels y (n,), in their order.
 
         Labels are str, int or bool for classes, else finite numbers. Raises `InvalidInput` if a
-        value is infinite or a label is of no use, naming its row; nothing is learned then.
+        value is infinite or a label is not usable, naming its row; nothing is learned then.
         """
         events = self._inputs.check(X)
         self._learn_in_runs(events, self.check_labels(y, len(events)))
@@ -422,7 +422,7 @@ class MultiKernel(OneAtATime, Decider):
         mixture.learn_one(event, y, float(label))
 
     def tell_and_learn_many(self, events: Floats, labels: Floats, *, anew: bool) -> Floats:
-        """Learn events (n, d) with numbers (n,), and return what is predicted before each.
+        """Predict, then learn, events (n, d) with numbers (n,); return the predictions.
 
         If `anew`, this is `predict_then_learn_many`; else mixing learns, as of `learn_many`, from
         what was predicted of them when that was asked for.
@@ -518,7 +518,7 @@ class MultiKernel(OneAtATime, Decider):
 
     @cached_property
     def errors_without_labels(self) -> Floats | None:
-        """Labels of the last events less what is predicted of these now, if it expects no labels.
+        """Labels of the last events minus their present predictions without remembered labels.
 
         Errors along the stream say little of those to come where each label says much of the next
         one: all experts have followed the labels up to each event. The last events are as far from
@@ -568,7 +568,7 @@ class MultiKernel(OneAtATime, Decider):
                 self.learn_many(events[some], labels[some])
 
     def held_predictions(self) -> dict[str, NDArray[Any]]:
-        """Return what is kept of held events, the oldest first."""
+        """Return the saved predictions of held events, the oldest first."""
         return self._mixture.held.arrays()
 
     def restore_held_predictions(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -580,7 +580,7 @@ class MultiKernel(OneAtATime, Decider):
 
     @property
     def held_dropped(self) -> int:
-        """Held events of which what was kept had no room, since it was made."""
+        """Number of held events whose predictions were dropped for lack of room."""
         return self._mixture.held.kept.dropped
 
     @property
@@ -616,7 +616,7 @@ class MultiKernel(OneAtATime, Decider):
     def from_state(
         cls, state: State, *, threads: int | None = None, placings: Sequence[Mapping[str, Any]] = ()
     ) -> Self:
-        """Return the learner whose state this is.
+        """Return the learner of a state.
 
         `placings` are those of the external experts. Raises `StateError` if the state is another
         learner's or its arrays do not fit.

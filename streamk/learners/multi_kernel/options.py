@@ -37,8 +37,8 @@ def number_loss(loss: str | Loss | None) -> Loss | None:
         return None
     if not isinstance(found, Loss) or found.name not in LOSS_KINDS:
         raise InvalidInput(
-            f"loss={loss!r} is not one that many kernels learn numbers by: "
-            f"choose {', '.join(LOSS_KINDS)}, or leave it out"
+            f"loss={loss!r} is not a loss by which many kernels learn numbers: choose "
+            f"{', '.join(LOSS_KINDS)}, or leave it out"
         )
     for name, least, most in (("huber", *_DELTAS), ("quantile", *_LEVELS)):
         if found.name == name and not least <= found.parameter <= most:
@@ -77,7 +77,7 @@ exponentially fewer of those before), at least 0.005, so that all classes count 
 of a label that never comes changes nothing: on a stream it may still come. Where `classes` are
 given, or the first label is a boolean, it must be one of the classes."""
 _EXTERNAL_EXPERTS = """Learners that join the experts: their predictions are mixed like those of
-the others. By default that is a `FeatureMachine` of this task and seed, which rests for good where
+the others. By default that is a `FeatureMachine` of this task and seed, which switches off where
 columns and classes, together, are more than 256; an empty sequence is for none, which is several
 times as fast. They must be new; copies learn. They see the columns in units of their spread, with
 the median where a value is missing, and the median distance of two events is the root of 2.
@@ -92,7 +92,7 @@ many each time, without an end, and is tried again for 3,072. All others are alw
 GIVEN_TO_MULTI_KERNEL: dict[str, Option] = {
     "external_experts": Option(type="sequence of learners of one kernel", doc=_EXTERNAL_EXPERTS),
 }
-"""Parameters that are no options of the state."""
+"""Parameters that are not options of the state."""
 OPTIONS: dict[str, Option] = {
     "loss": Made(
         kind=Loss,

@@ -308,7 +308,7 @@ def load(
     external_names: tuple[str, ...],
     n_events: int,
 ) -> ExpertPool:
-    """Return the pool whose state this is.
+    """Return the pool of a state.
 
     Parameters
     ----------

@@ -216,7 +216,7 @@ def _review_active(
 ) -> Change | None:
     """Decide whether an active expert goes on, begins anew or rests."""
     before, known[_WORTH] = known[_WORTH], _MEMORY * known[_WORTH] + worth
-    # While it is of no use the count goes on: alarms in every other review would else put off for
+    # While it is not usable the count goes on: alarms in every other review would else put off for
     # good that it begins anew.
     idle = before <= 0.0 and known[_WORTH] <= 0.0
     since = _since_alarm(known, alarm and not (idle and known[_SINCE] != _NONE))

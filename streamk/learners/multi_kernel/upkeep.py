@@ -33,7 +33,7 @@ _REMEMBERED = 64
 
 
 class Upkeep:
-    """Restarts experts of a pool after drift, and deactivates those that are of no use.
+    """Restarts experts of a pool after drift, and deactivates useless ones.
 
     The reviews are compiled, see `streamk.backends.loops`.
     """

@@ -123,7 +123,7 @@ class FeatureMachine(Supervised):
     n_takeovers : int
         New functions that went on.
     n_waits : int
-        How often learning, or `state`, had to wait for one. It depends on timing, and is no part
+        How often learning, or `state`, had to wait for one. It depends on timing, and is not part
         of the state; and so is `seconds_waited`.
 
     Raises
@@ -202,11 +202,11 @@ class FeatureMachine(Supervised):
         ),
         "max_width": Whole(
             optional=True,
-            about="columns and classes above which it rests for good (none)",
-            doc="Columns and classes, together, above which it rests for good: it gives up the "
+            about="columns and classes above which it switches itself off (none)",
+            doc="Columns and classes, together, above which it switches off: it gives up the "
             "events that it has kept and its function, keeps no more of either, and predicts even "
             "odds, or 0. So the memory of one among other experts has a bound where columns grow "
-            "with the stream. None, the default, is no bound.",
+            "with the stream. None, the default, means no bound.",
         ),
         "effort": Real(
             most=1e6,
@@ -215,7 +215,7 @@ class FeatureMachine(Supervised):
             doc="Operations that it may spend for each event, relative to those of a pool of "
             "experts and to an opening of some two seconds of one core. Where that is "
             "spent, new functions are begun later, and the one in use takes no more events into "
-            "its solution. None, the default, is no bound.",
+            "its solution. None, the default, means no bound.",
         ),
         "seed": SEED,
         "max_classes": MAX_CLASSES,
@@ -259,7 +259,7 @@ class FeatureMachine(Supervised):
         self.rests = False
         """It keeps events, and learns nothing of them."""
         self.is_too_wide = False
-        """It rests for good, since there are more columns and classes than `max_width`."""
+        """True if it is switched off: there are more columns and classes than `max_width`."""
         self.lags: NDArray[np.int64] | None = None
         """Lags of the next events: of how many others were learned between its prediction and its
         learning. None where each is predicted right before, and -1 where that is not known."""
@@ -351,7 +351,7 @@ class FeatureMachine(Supervised):
     _learn_labelled = learn_encoded
 
     def _learn_some(self, events: Numbers, numbers: Numbers, asked: Asked | None) -> None:
-        """Predict and learn events among which nothing else is to be done."""
+        """Predict and learn events with no other step among them."""
         if not self.rests:
             self._function.learn(events, numbers, asked)
         elif asked is not None:
@@ -397,7 +397,7 @@ class FeatureMachine(Supervised):
             self._next.learn(events.copy(), numbers.copy())
 
     def _next_event_to_act(self) -> int:
-        """Return after which event something is to be done besides learning."""
+        """Return the next event with another step due."""
         then = self._schedule.due if self._next is None else self._next.at
         stop = self._schedule.window_end(self.n_events)
         return min(stop, then) if then > self.n_events else stop
@@ -449,7 +449,7 @@ class FeatureMachine(Supervised):
         self.rests, self._next, self._until = True, None, 0
 
     def _end_if_too_wide(self) -> None:
-        """Rest for good where there are too many columns and classes."""
+        """Switch off where there are too many columns and classes."""
         width = len(self._columns or ()) + len(self.classes)
         if self.is_too_wide or self.max_width is None or width <= self.max_width:
             return
@@ -549,7 +549,7 @@ class FeatureMachine(Supervised):
     # Columns and outputs
 
     def add_columns(self, names: Sequence[Column]) -> None:
-        """Append columns to those of a batch; in all events so far they were zero."""
+        """Append columns; in all events so far they were zero."""
         columns, count = (*(self.columns or ()), *names), len(names)
         column_keys(columns)
         self._function.extend(count)
@@ -605,7 +605,7 @@ class FeatureMachine(Supervised):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the learner whose state this is."""
+        """Return the learner of a state."""
         header: Any = state.expect(cls.TYPE).header
         with reading(_OWNER):
             names = None if header["columns"] is None else listed(header, "columns", _OWNER)

@@ -163,7 +163,7 @@ def outer_products(
     Raises
     ------
     InvalidInput
-        If the kernel is another one, or shapes do not fit.
+        If the kernel is not one of these, or shapes do not fit.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def outer_products(
             f"({len(centers)}, outputs), not {coefficients.shape}"
         )
     if not len(points):
-        raise InvalidInput("there must be a point at least at which to take a gradient")
+        raise InvalidInput("a gradient needs at least one point")
     coefficients = coefficients.reshape(len(centers), -1)
     n, d = points.shape
     total = np.zeros(d) if diagonal else np.zeros((d, d))
@@ -284,7 +284,7 @@ def _weights(kernel: Kernel) -> tuple[Kernel, Callable[[Numbers], Numbers]]:
         case Matern(bandwidth=s):
             return kernel, lambda K: _times(_over_logarithm(K), s**-2)
     raise InvalidInput(
-        f"kernel {kernel.name!r} has no closed form of its gradients here; take gaussian, "
+        f"kernel {kernel.name!r} has no closed form of its gradients here; use gaussian, "
         "laplacian, power_exponential, matern, rational_quadratic or cauchy"
     )
 

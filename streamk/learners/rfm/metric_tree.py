@@ -420,7 +420,7 @@ class MetricTree:
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """Return the function whose state this is; raise StateError if it is damaged."""
+        """Return the function of a state; raise StateError if it is damaged."""
         header: Any = state.expect(cls.TYPE).header
         many = count(header, "leaves", _OWNER, least=1)
         capacity = count(header, "capacity", _OWNER, least=BLOCK)

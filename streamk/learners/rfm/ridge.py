@@ -122,7 +122,7 @@ def kernel_rows(kernel: Kernel, Z: Numbers, first: int, stop: int) -> Numbers:
     """Return rows of the kernel matrix of Z (n, d), with their columns up to the diagonal.
 
     They are in groups of 32, float32 (groups, columns, 32), from a row on whose number is a
-    multiple of 32; if they are no multiple, there are rows and columns of zeros beside them.
+    multiple of 32; if they are not multiples, there are rows and columns of zeros beside them.
     """
     groups = -(-(stop - first) // GROUP)
     rows = np.zeros((groups, first + groups * GROUP, GROUP), np.float32)
@@ -289,7 +289,7 @@ class SolvedPart:
     def add(self, points: Numbers, labels: Numbers, targets: Callable[[Numbers], Numbers]) -> None:
         """Add events (n, d), float32, with labels (n,), n being a multiple of 64, and solve.
 
-        The targets of labels (n,) are what the function is to be there, (n, outputs). If rounding
+        The targets of labels (n,) are the values of the function there, (n, outputs). If rounding
         leaves no positive definite matrix, the events of a part are not added, and no others can
         be; of the first events that is a LinAlgError.
         """

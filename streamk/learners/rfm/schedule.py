@@ -56,7 +56,7 @@ class RenewalSchedule:
         return self.origin + (min(soon, later) if soon < self._room else later)
 
     def is_due(self, n_events: int) -> bool:
-        """Return whether one is to be begun after so many events: when it is due, or later."""
+        """Return True if one begins after so many events: when it is due, or later."""
         due = self.changed + _ANEW if self.changed else self.due
         return n_events == due or (n_events > due and n_events % WINDOW == 0)
 

@@ -102,7 +102,7 @@ def families(kernel: Kernel | None, metric: str, d: int) -> list[Family]:
         if isinstance(kernel, PRODUCTS) and metric == "full":
             raise InvalidInput(
                 f"kernel {kernel.name!r} is a product over the columns and has diagonal metrics; "
-                "take metric='diagonal', or another kernel, such as 'matern'"
+                "use metric='diagonal', or another kernel, such as 'matern'"
             )
         made = [(kernel, SCALES)]
     else:

@@ -165,7 +165,7 @@ class TrainingEvents:
         rounds end in less error.
 
         And whether more events have paid: where they do not lower the error, as on streams that
-        change or are noise for the most part, still more would be of no use.
+        change or are noise for the most part, still more would not help.
         """
         few = self._explored(recipe.families(d), rest[:FEW_EVENTS], held, recipe.rounds)
         each = [(one, found.metric, found.ridge) for one, found in few]

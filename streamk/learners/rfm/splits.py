@@ -272,5 +272,5 @@ class Splits:
             not np.array_equal(every, expected)
             or (np.where(children >= 0, children, count) <= np.arange(count)[:, None]).any()
         ):
-            raise StateError(f"array 'children' of {owner} is no tree")
+            raise StateError(f"array 'children' of {owner} is not a tree")
         return cls(*(found[each.name].copy() for each in declared))
