@@ -158,8 +158,12 @@ class WithLabels(Stream):
 
 
 def with_labels(stream: Stream, delay: int) -> Stream:
-    """The stream whose events have the labels known last as columns, too."""
-    return WithLabels(stream.name, stream.X, stream.y, (*stream.columns, *LABELS), delay)
+    """The stream whose events have the labels known last as columns, too.
+
+    All columns have texts for names: River's forests sort them.
+    """
+    columns = (*map(str, stream.columns), *LABELS)
+    return WithLabels(stream.name, stream.X, stream.y, columns, delay)
 
 
 # --- of the data directory ----------------------------------------------------------------------
