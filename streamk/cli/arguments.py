@@ -126,7 +126,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_checkpoint(self, add: Add | None = None) -> None:
         """Add the place of checkpoints that a command reads; in a group it may be left out."""
-        about = "directory or address of checkpoints, or one of them"
+        about = "directory or address of checkpoints, or of a single one"
         if add is None:
             self.add_argument("model", metavar="CHECKPOINT", help=about)
         else:
@@ -134,7 +134,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_key(self, add: Add | None = None) -> None:
         """Add the option of all that read checkpoints."""
-        about = "key of 32 bytes or more: checkpoints are signed with it, others are refused"
+        about = "key of 32 bytes or more: sign checkpoints with it, and refuse all others"
         read = partial(existing_path, what="state key")
         (add or self.group("options"))("--state-key FILE", about, read)
 

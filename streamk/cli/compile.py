@@ -19,8 +19,8 @@ from streamk.memory.entities import span_name
 
 DESCRIPTION = """\
 Compile the newest model of a checkpoint into one that predicts in microseconds.
-It learns what the model predicts of the events of a stream, which need no
-labels. Kernel models on few landmarks, at the leaves of a tree, take its place.
+It is a tree with small kernel models at its leaves, fitted to the predictions
+of the model on the events of a stream. They need no labels.
 """
 
 EPILOG = """\
@@ -77,11 +77,15 @@ def _parser() -> Parser:
         add(f"--{name} FILE", provided("about").get(name, ""))
     parser.add_key(add)
     add = parser.group("compiling")
-    about = "of a job with several, the one that is compiled (default: the first)"
+    about = "horizon to compile, of a job with several (default: the first)"
     add("--horizon SPAN", about, _horizon)
-    add("--budget TIMES", "multiply-adds for an event, over those of a linear model (10)", float)
+    add(
+        "--budget TIMES",
+        "multiply-adds of a prediction, as a multiple of a linear model's (10)",
+        float,
+    )
     add("--max-events N", f"read the first N events ({MOST_EVENTS})", whole(2))
-    add("--seed N", "of the random choices (0)", whole(0))
+    add("--seed N", "seed of the random choices (0)", whole(0))
     parser.add_common()
     return parser
 

@@ -18,11 +18,11 @@ from streamk.errors import InvalidInput, StreamkError
 from streamk.extensions import find, provided
 
 COMMANDS = {
-    "run": "learn and predict on a stream, until it ends or is stopped",
-    "init": "look at a stream, and write a job file for it",
-    "predict": "predict a stream with a model that has been learned",
+    "run": "predict and learn on a stream until it ends or is stopped",
+    "init": "look at a stream and write a job file for it",
+    "predict": "predict a stream with a learned model",
     "compile": "turn a learned model into one that predicts in microseconds",
-    "demo": "see it learn on a small real data set that comes along",
+    "demo": "learn a small real data set that is included",
     "inspect": "show what a checkpoint holds, and check it",
     "plot": "draw the figures of a run along its stream",
     "models": "list the models, their options, the kernels and the losses",
@@ -36,8 +36,8 @@ where what they tell of it is lost."""
 HELP = """\
 usage: streamk COMMAND ...
 
-streamk attaches to a stream, and a kernel model learns and predicts on it one
-event at a time. Stopped or killed, it goes on exactly where it was.
+streamk predicts each event of a stream with a kernel model, then learns it.
+Stopped or killed, a job resumes exactly where it was.
 
 commands:
 {commands}

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_checkpoint()
     add = parser.group("options")
     add("--json", "print JSON")
-    add("--schema", "print the columns as `streamk run --schema` reads it")
+    add("--schema", "print the columns in the form that `streamk run --schema` reads")
     add(
         "--entity FIELD=ENTITY",
         "print what is known of an entity, as user=42",

@@ -32,17 +32,17 @@ def add_details(add: Add) -> None:
     """Add the options of what goes with a prediction."""
     add(
         "--interval SHARE",
-        "predicted numbers come with an interval that holds so large a share of them",
+        "add an interval that contains this share of the numbers, as 0.9",
         share,
     )
     add(
         "--prediction-set SHARE",
-        "predicted classes come with a set of them that holds so large a share of the labels",
+        "add a set of classes that contains this share of the labels, as 0.9",
         share,
     )
     add(
         "--explain",
-        "predictions come with their reasons: the fields of the largest effect, and their values",
+        "add the reasons for each prediction: the fields with the largest effect, and their values",
     )
 
 
@@ -50,62 +50,60 @@ def add_running(parser: Parser, add: Add) -> None:
     """Add the options of any job on a stream: when it ends, what it shows, what may go wrong."""
     add(
         "--metrics NAMES...",
-        "further figures by River's names, as F1,ROCAUC,CohenKappa or R2,MAPE; of one class as"
-        " F1=spam",
+        "more metrics by River's names, as F1,ROCAUC,CohenKappa or R2,MAPE; F1=spam for one class",
     )
     add(
         "--alarms SINK",
-        "address for events that tell when errors rise, labels come later, or calibration or"
-        " coverage leave their bounds",
+        "address for alarms: errors rise, labels come later, or calibration or coverage leave "
+        "their bounds",
     )
-    add("--slice NAME", "a field of the events: its first 20 values have figures of their own")
+    add("--slice NAME", "a field: each of its first 20 values gets its own metrics")
     add("--checkpoint-every N", "events between checkpoints (default 100000)", whole(1))
     add(
         "--checkpoint-grace N",
-        "events for which a run goes on where no checkpoint can be written (default 1000000)",
+        "events that a run may go on for while no checkpoint can be written (default 1000000)",
         whole(0),
     )
     add(
         "--transactions SECONDS",
-        "write predictions, dead letters, alarms and the offsets of a group in transactions of"
-        " Kafka, one for each checkpoint, which is then at most SECONDS old (0.1 to 60, default"
-        " 10)",
+        "write predictions, dead letters, alarms and group offsets in Kafka transactions, one "
+        "for each checkpoint; a checkpoint follows at least every SECONDS (0.1 to 60, default "
+        "10)",
         seconds,
         nargs="?",
         const=10.0,
     )
     add("--max-events N", "stop after N events, restarts included", whole(0))
-    add("--until-end", "stop where a live source ends when the job begins")
+    add("--until-end", "stop at the end that a live source has when the job begins")
     add(
         "--idle-timeout SECONDS",
-        "how long other partitions wait for a silent one (default 1)",
+        "how long the other partitions wait for a silent one (default 1)",
         seconds,
     )
     add(
         "--max-skew SECONDS",
-        "how far the timestamp of one event may be ahead of its partition's (default 60; inf: any)",
+        "how far an event's timestamp may jump ahead in its partition (default 60; inf for any)",
         seconds_or_inf,
     )
     add("--json", "write the report, and the log of a run without a terminal, as JSON")
     add("--quiet", "show warnings and errors only")
     add = parser.group("when something is wrong")
-    add("--dead-letters SINK", "address for events that cannot be used, with position and reason")
+    add("--dead-letters SINK", "address for bad events, with position and reason")
     add(
         "--on-error WHAT",
-        "what to do with such events: raise, skip (default) or dead-letter (default with"
-        " --dead-letters)",
+        "what to do with bad events: raise, skip (default) or dead-letter (default with "
+        "--dead-letters)",
         one_of("raise", "skip", "dead-letter"),
     )
     add(
         "--max-bad-share SHARE",
-        "end with an error where a larger part of the events, of 1,000 at least, cannot be"
-        " used (default 1)",
+        "fail when more than this share of the events is bad, from 1,000 events on (default 1)",
         share,
     )
     add(
         "--data-loss WHAT",
-        "what to do when the next events are gone from the source: fail (default), or go on"
-        " at the earliest or latest",
+        "what to do when the source has deleted the next events: fail (default), or continue at"
+        " the earliest or latest",
         one_of("fail", "earliest", "latest"),
     )
 

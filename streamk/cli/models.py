@@ -45,7 +45,7 @@ STEPS = {
 def main(arguments: Sequence[str]) -> int:
     """List models, options, kernels, losses and step sizes."""
     parser = Parser("streamk models", "List the models, their options, the kernels and the losses.")
-    parser.add_argument("model", metavar="MODEL", nargs="?", help="leave out the other models")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="show this model only")
     parser.add_common()
     chosen = parser.parse(arguments).get("model")
     if chosen is not None and chosen not in MODELS:

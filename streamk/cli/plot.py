@@ -46,9 +46,9 @@ def new_figure(height: float) -> Figure:
 
 
 DESCRIPTION = """\
-Draw the figures of a run along its stream: windowed, beside what needs no
-model, with marks where the model began anew because of drift and where a run
-went on from a checkpoint, and with the events that could not be used.
+Plot the metrics of a run along its stream, in windows, beside baselines that
+need no model. Marks show where the model restarted after drift, where a run
+resumed, and bad events.
 """
 
 EPILOG = """\

@@ -61,12 +61,11 @@ def _parser() -> Parser:
     add("SOURCE", "address of the events")
     add("--to SINK", "address that the predictions go to (default stdout:)")
     add_details(add)
-    add("--follow", "go on with each newer model that the job saves, looked for every second")
+    add("--follow", "switch to each newer model that the job saves; checks every second")
     add = parser.group("running")
     add(
         "--checkpoint DIR",
-        "save the position there, a directory or an address as s3://BUCKET/NAME, and go on"
-        " from there if there is one",
+        "save the position in this directory or s3://BUCKET/NAME, and resume from it",
     )
     parser.add_key(add)
     add_running(parser, add)

@@ -36,8 +36,8 @@ from streamk.learners.remembering import remembering
 from streamk.learners.warming import preparing
 
 DESCRIPTION = """\
-Learn and predict on a stream. Every event is predicted by the model that has
-not seen it yet, the prediction is written out, then the event is learned.
+Predict and learn on a stream. The model predicts each event before it has seen
+it, writes the prediction out, then learns the event.
 
 Sources and sinks are addresses; options of one follow a question mark:
   file:PATH  csv:PATH  parquet:PATH     ?follow=true waits for more (file, csv)
@@ -62,7 +62,7 @@ examples:
       --start-from history --checkpoint state
 {examples}  streamk run --config job.toml --max-events 100000
 
-job.toml holds the same names; what is given here goes before it:
+job.toml holds the same names; the command line overrides it:
   source = "kafka://localhost:9092/events?group=clicks"
   label = "clicked"
   checkpoint = "state"
@@ -73,8 +73,8 @@ job.toml holds the same names; what is given here goes before it:
 Credentials for Kafka come from the environment (STREAMK_KAFKA_SASL_MECHANISM
 and so on) or a file (?security_file=PATH), never from the command line.
 
-On Ctrl-C or SIGTERM the events at work are finished, a checkpoint written and
-everything closed; a second one ends it at once.
+Ctrl-C or SIGTERM finishes the current events, writes a checkpoint and closes
+everything; a second one ends the process at once.
 """
 
 MODEL = "multi-kernel"
@@ -121,43 +121,42 @@ def _parser() -> Parser:
     parser.usage = "streamk run SOURCE --label NAME [--to SINK] [--checkpoint DIR] ..."
     add = parser.group("what is read and written")
     add("SOURCE", "address of the events")
-    add("--label NAME", "the field to be predicted (river: it is called label)")
-    add("--to SINK", "address that the predictions go to")
+    add("--label NAME", "the field to predict (in river: sources, label)")
+    add("--to SINK", "address for the predictions")
     add_details(add)
     add("--ignore NAME...", "a field to leave out; may be repeated")
     add("--text NAME...", "a field whose texts are bags of words; may be repeated")
     add(
         "--entity NAME...",
-        "a field that names a user, a card or the like: the model knows what each did before an"
-        " event; may be repeated",
+        "a field that names a user, a card or another entity: the model gets each one's history"
+        " as features; may be repeated",
     )
     add(
         "--time NAME",
-        "the field that tells when an event was, and a label of --labels, in milliseconds since"
-        " 1970 or as text (default: for --labels the sources' timestamps, and lines of files are"
-        " numbered; else none); a model of numbers without --entity, --labels and --horizon then"
-        " knows the time since the last label, and labels of a day or a week ago",
+        "the field with the time of an event, and of a label in --labels: milliseconds since "
+        "1970, or text (default: with --labels the sources' timestamps, line numbers in files; "
+        "otherwise none). For regression without --entity, --labels and --horizon it adds the "
+        "time since the last label and the labels of a day and a week ago",
     )
     add(
         "--spans SPANS",
-        "of what is known of an entity beside its whole past (default 1h,1d,30d with --time)",
+        "time spans of an entity's history, beside all of it (default 1h,1d,30d with --time)",
         durations,
     )
     add(
         "--max-entities N",
-        "entities of a field that are remembered; those seen longest ago go first (default"
-        " 1000000)",
+        "entities to remember for each field; the least recently seen are dropped first "
+        "(default 1000000)",
         whole(1),
     )
     add(
         "--schema WHICH",
-        "open (fields that come later become columns, the default), strict (an event with"
-        " others than the first is a bad one), or a JSON file with the columns",
+        "open (new fields become columns, the default), strict (an event with other fields than"
+        " the first is bad), or a JSON file with the columns",
     )
     add(
         "--absent WHICH",
-        "what a field that an event lacks counts as: zero (default) or missing, as a null"
-        " always does",
+        "value of a field that an event lacks: zero (default) or missing; null is always missing",
         one_of("zero", "missing"),
     )
     add("--config FILE", "TOML file with any of these options")
@@ -165,29 +164,28 @@ def _parser() -> Parser:
     add("--model NAME", f"default: {MODEL}, or the checkpoint's")
     add(
         "--task TASK",
-        "classification (default, unless the loss is for numbers) or regression",
+        "classification (default, unless the loss is for regression) or regression",
         one_of("classification", "regression"),
     )
-    add("--seed N", "of all random numbers (default 0)", whole(0))
+    add("--seed N", "seed of all random numbers (default 0)", whole(0))
     add("--set NAME=VALUE...", "an option of the model; may be repeated", named_value)
     add(
         "--expert MODEL...",
-        "a model of one kernel among the experts of multi-kernel, with options after a colon"
-        " (eigenpro:kernel=matern,nu=0.5), instead of the feature-machine that is there by"
-        " default but with --workers or --shards; may be repeated; none for none",
+        "a further model that multi-kernel mixes in, with options after a colon "
+        "(eigenpro:kernel=matern,nu=0.5); may be repeated; none for none (default: "
+        "feature-machine, or none with --workers or --shards)",
     )
     add = parser.group("running")
     add(
         "--checkpoint DIR",
-        "save model and position there, a directory or an address as s3://BUCKET/NAME, and go"
-        " on from there if there is one",
+        "save model and position in this directory or s3://BUCKET/NAME, and resume from it",
     )
     add(
         "--start-from DIR",
-        "begin with the model of another job's checkpoint, where there is none of this job",
+        "begin with the model of another job's checkpoint if this job has none",
     )
     parser.add_key(add)
-    add("--window N", "events that the windowed figures are about (default 1000)", whole(1))
+    add("--window N", "events in the metrics of the last ones (default 1000)", whole(1))
     add_running(parser, add)
     for part in parts():
         part.add(parser)

@@ -49,7 +49,7 @@ next event on. The champion until then becomes a challenger of the same name.
 """
 AFTER_PROMOTE = """\
 Start the job again with the command that it had. streamk rollback CHECKPOINT
-undoes the promotion, streamk inspect CHECKPOINT shows all of them.
+undoes the promotion, and streamk inspect CHECKPOINT shows all of them.
 
 examples:
   streamk promote state lean
@@ -73,14 +73,14 @@ class ContestPart(Part):
         add = parser.group("challengers")
         add(
             "--challenger NAME=MODEL...",
-            "a model that learns beside the champion, which predicts; options follow a colon"
-            " (lean=doubly-stochastic:kernel=laplacian,step=0.5); may be repeated",
+            "a model that learns beside the champion; only the champion predicts. Options follow a "
+            "colon (lean=doubly-stochastic:kernel=laplacian,step=0.5); may be repeated",
             _named_model,
         )
         add(
             "--promote-after N",
-            "test each challenger after every N labelled events, and make it the champion where it"
-            " is better (default: streamk promote alone does); give it at each start",
+            "test each challenger every N labelled events, and promote it if it is better (default:"
+            " only streamk promote does); give it at each start",
             whole(1),
         )
 
@@ -148,7 +148,7 @@ def promote(arguments: Sequence[str]) -> int:
     """Promote a challenger."""
     parser = Parser("streamk promote", PROMOTE, AFTER_PROMOTE)
     parser.add_checkpoint()
-    parser.add_argument("name", metavar="NAME", help="that of the challenger")
+    parser.add_argument("name", metavar="NAME", help="name of the challenger")
     return _changed(parser, arguments, lambda contest, name: contest.promote(name))
 
 

@@ -26,31 +26,31 @@ class ShardsPart(Part):
         add = parser.group("many workers")
         add(
             "--workers N",
-            "processes that learn shards of the stream at once; the result is the same for any"
-            " number, and so it may change from start to start",
+            "processes that learn shards of the stream in parallel; the number does not change the "
+            "result, and may differ at each start",
             whole(1),
         )
         add(
             "--shards N",
-            "shards of a round, at whose end they are merged (default 4, or as many as there are"
-            " workers at first); given at the first start",
+            "shards in a round; they are merged at its end (default 4, or the first number of "
+            "workers); fixed at the first start",
             whole(1),
         )
         add(
             "--round-events N",
-            "events of a shard in a round, at most (default 4096); given at the first start",
+            "most events of a shard in a round (default 4096); fixed at the first start",
             whole(1),
         )
         add(
             "--staleness N",
-            "rounds before it that the replicas of a round do not know, so that no worker waits"
-            " for a merge or for a slower one (default 0); given at the first start",
+            "rounds that a replica may lag behind, so that no worker waits for a merge or a slower "
+            "worker (default 0); fixed at the first start",
             whole(0),
         )
         add(
             "--ray ADDRESS",
-            "run the workers on the Ray cluster there: auto for one that runs on this machine,"
-            " local to start one here, HOST:PORT, or ray://HOST:PORT",
+            "run the workers on a Ray cluster: auto for the one on this machine, local to start one"
+            " here, HOST:PORT, or ray://HOST:PORT",
         )
 
     def model(self, model: Any, job: Making) -> Any:

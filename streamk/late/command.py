@@ -73,39 +73,39 @@ class LatePart(Part):
         add = parser.group("labels that come later than their events")
         add(
             "--labels SOURCE",
-            "address of the labels: records with a key and the field that --label names; an event"
-            " is predicted at once and learned when its label comes",
+            "address of late labels: records with a key and the field named by --label; an event is"
+            " predicted at once and learned when its label comes",
         )
         add(
             "--key NAME",
-            "the field that is equal in an event and its label; with --horizon, in the events of"
-            " one series (default: all are one)",
+            "the field that an event and its label share; with --horizon, the field that names the "
+            "series (default: one series)",
         )
         add(
             "--horizon SPAN",
-            "predict the label of a later event: so many events later, as 24, or so much time, as"
-            " 24h (by --time NAME, or the topic's timestamps); several as 1h,6h,24h",
+            "predict the label of a later event: 24 means 24 events later, 24h a day later (by "
+            "--time NAME or the topic's timestamps); several as 1h,6h,24h",
             ahead,
         )
         add(
             "--label-timeout SPAN",
-            "how long an event waits for its label, as 7d or 30m, in the time of the stream"
-            " (default: as long as there is room)",
+            "how long an event waits for its label in stream time, as 7d or 30m (default: while "
+            "there is room)",
             duration,
         )
         add(
             "--label-default VALUE",
-            "the label of events whose own has not come in time (default: they are not learned)",
+            "label of events whose own label did not come in time (default: these are not learned)",
         )
         add(
             "--held-events N",
-            "events that wait at once, the oldest go first (default 1000000)",
+            "most events that wait at once; the oldest are dropped first (default 1000000)",
             whole(1),
         )
         add(
             "--label-revisions POLICY",
-            "of a label that contradicts the one before: ignore (default), or learn: the"
-            " event is learned again with it, as long as its key is remembered",
+            "for a label that contradicts an earlier one: ignore it (default), or learn the event "
+            "again with it while its key is remembered",
             one_of("ignore", "learn"),
         )
 

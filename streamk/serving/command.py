@@ -25,11 +25,11 @@ from streamk.engine.progress import Snapshot
 from streamk.serving.observing import Observer
 
 DESCRIPTION = """\
-Answer requests over HTTP by the newest model of a checkpoint, which `streamk
-run` has learned or is still learning, here or on another machine. Each newer
-model that the job saves takes the place of the one before, while requests are
-answered; where none can be read the one before stays. The server learns
-nothing itself: with --learn it adds events to what the job reads.
+Serve predictions over HTTP by the newest model of a checkpoint, which `streamk
+run` has learned or is still learning, here or on another machine. When the job
+saves a newer model, the server switches to it without a pause; if that cannot
+be read, it keeps the one before. The server itself learns nothing: with --learn
+it appends events to the job's source.
 """
 
 EPILOG = """\
@@ -117,7 +117,7 @@ def add_address(add: Add, about: str) -> None:
     add("--http HOST:PORT", f"{about}; port 0 for any that is free")
     add(
         "--token-file FILE",
-        "requests need the token in it; STREAMK_TOKEN of the environment by default",
+        "file with the token that requests must send (default: the environment's STREAMK_TOKEN)",
     )
 
 
@@ -129,25 +129,25 @@ def _parser() -> Parser:
     parser.add_key(add)
     add(
         "--learn ADDRESS",
-        "file:PATH or kafka://HOST:PORT/TOPIC, which the job reads; events that are posted to"
-        " /learn are added to it",
+        "file:PATH or kafka://HOST:PORT/TOPIC that the job reads; events posted to /learn are "
+        "appended to it",
     )
-    add("--refresh SECONDS", "time between two looks for a newer model (1)", _period)
+    add("--refresh SECONDS", "time between two checks for a newer model (1)", _period)
     add(
         "--max-age SECONDS",
-        "/readyz is 503 where the model was saved longer ago (default: any age will do)",
+        "/readyz answers 503 if the model was saved longer ago (default: any age will do)",
         seconds,
     )
     add = parser.group("the address")
     add_address(add, "where to listen (127.0.0.1:8000)")
-    add("--tls-cert FILE", "certificate, and those that it rests on, in PEM")
+    add("--tls-cert FILE", "certificate and its chain, in PEM")
     add("--tls-key FILE", "its private key in PEM")
     add = parser.group("limits")
-    add("--max-body BYTES", "of a request (1048576)", whole(1))
-    add("--max-events N", "of a request (1000)", whole(1))
+    add("--max-body BYTES", "most bytes of a request (1048576)", whole(1))
+    add("--max-events N", "most events of a request (1000)", whole(1))
     add(
         "--max-connections N",
-        "at a time; where all are at work new ones have status 503 (1000)",
+        "most connections at a time; further ones get status 503 (1000)",
         whole(1),
     )
     parser.add_common()
