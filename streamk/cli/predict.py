@@ -61,7 +61,7 @@ def _parser() -> Parser:
     add("SOURCE", "address of the events")
     add("--to SINK", "address that the predictions go to (default stdout:)")
     add_details(add)
-    add("--follow", "go on with each newer model that the job saves, looked for every second")
+    add("--follow", "switch to each newer model that the job saves, checked every second")
     add = parser.group("running")
     add(
         "--checkpoint DIR",

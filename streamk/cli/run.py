@@ -151,8 +151,8 @@ def _parser() -> Parser:
     )
     add(
         "--schema WHICH",
-        "open (fields that come later become columns, the default), strict (an event with"
-        " others than the first is a bad one), or a JSON file with the columns",
+        "open (fields that come later become columns, the default), strict (an event with other "
+        "fields than the first is a bad one), or a JSON file with the columns",
     )
     add(
         "--absent WHICH",
@@ -172,9 +172,9 @@ def _parser() -> Parser:
     add("--set NAME=VALUE...", "an option of the model; may be repeated", named_value)
     add(
         "--expert MODEL...",
-        "a model of one kernel among the experts of multi-kernel, with options after a colon"
-        " (eigenpro:kernel=matern,nu=0.5), instead of the feature-machine that is there by"
-        " default but with --workers or --shards; may be repeated; none for none",
+        "a model of one kernel among the experts of multi-kernel, with options after a colon "
+        "(eigenpro:kernel=matern,nu=0.5), instead of the feature-machine, the default without "
+        "--workers or --shards; may be repeated; none: no such expert",
     )
     add = parser.group("running")
     add(

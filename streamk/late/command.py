@@ -78,8 +78,8 @@ class LatePart(Part):
         )
         add(
             "--key NAME",
-            "the field that is equal in an event and its label; with --horizon, in the events of"
-            " one series (default: all are one)",
+            "the field with the same value in an event and its label; with --horizon, in the "
+            "events of one series (default: all are one)",
         )
         add(
             "--horizon SPAN",
