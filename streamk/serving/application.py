@@ -268,7 +268,7 @@ class ServerWatch(Requests):
         super().__init__()
         self._model, self._answers = model, answers
         self._predicted = self.of(Counter, "events_predicted", "Events predicted.")
-        about = "Events posted to be learned, and taken."
+        about = "Posted events that were accepted for learning."
         self.taken = self.of(Counter, "events_taken", about).inc
         self._durations = Histogram(
             "streamk_predict_seconds",
@@ -276,7 +276,7 @@ class ServerWatch(Requests):
             buckets=_BOUNDS,
             registry=self.registry,
         )
-        about = "Times that a newer checkpoint could not be read."
+        about = "Number of times a newer checkpoint could not be read."
         self.failed = self.of(Counter, "refresh_failures", about).inc
         epoch = self.of(Gauge, "model_epoch", "Number of the checkpoint.")
         epoch.set_function(lambda: model.epoch)

@@ -45,7 +45,7 @@ _GAUGES = {
     "learned": "Events learned.",
     "predicted": "Events predicted.",
     "bad": "Events that could not be used.",
-    "tombstones": "Records that tell of a deletion, which are not events.",
+    "tombstones": "Records of deletions, which are not events.",
     "events_per_s": "Events a second.",
     "lag": "Events in the source that are not yet taken.",
     "features": "Random features or landmarks in use.",

@@ -134,7 +134,7 @@ def test_other_packages_can_add_connectors(monkeypatch: pytest.MonkeyPatch) -> N
     assert (got["url"].path, got["names"], got["rate"]) == ("there", ("a", "b"), 1.5)
     with pytest.raises(BadURL, match="can only be a source"):
         open_sink("mine:")
-    with pytest.raises(BadURL, match="rate is a number"):
+    with pytest.raises(BadURL, match="rate must be a number"):
         open_source("mine:?rate=fast")
     entries[0].thing = "no connector"
     with pytest.raises(BadURL, match="is not a Connector"):

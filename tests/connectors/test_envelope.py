@@ -142,7 +142,7 @@ def test_fields_of_the_row_have_their_former_names() -> None:
 
 @pytest.mark.parametrize(
     ("envelope", "encoding", "text"),
-    [("maxwell", "json", "must be debezium"), ("debezium", "csv", "not of csv")],
+    [("maxwell", "json", "must be debezium"), ("debezium", "csv", "not for csv")],
 )
 def test_others_are_refused(envelope: str, encoding: str, text: str) -> None:
     with pytest.raises(BadURL, match=text):

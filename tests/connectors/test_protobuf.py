@@ -164,9 +164,9 @@ def test_the_frame_names_the_message(
         (b"\2\1", r"no message at \[-1\]"),
         (b"\xfe\xff\xff\xff\x0f\0", "levels of messages"),
         (b"\xff" * 9, "more than 32 bits"),
-        (b"\2\2\x08", "is no shop.Click"),
-        (b"\2\2\x12\x7f", "is no shop.Click"),
-        (b"\2\2\x1a\2\xff\xfe", "is no shop.Click"),
+        (b"\2\2\x08", "is not a shop.Click"),
+        (b"\2\2\x12\x7f", "is not a shop.Click"),
+        (b"\2\2\x1a\2\xff\xfe", "is not a shop.Click"),
     ],
 )
 def test_records_that_are_none(schema: ProtobufSchema, rest: bytes, complaint: str) -> None:
@@ -188,7 +188,7 @@ def test_messages_inside_themselves_go_no_deeper_than_so_many_levels(
     body = b""
     for _ in range(300):
         body = b"\x92\x01" + _varint(len(body)) + body
-    with pytest.raises(BadRecord, match=r"is no shop\.Click"):
+    with pytest.raises(BadRecord, match=r"is not a shop\.Click"):
         schema.read(framed(1, b"\2\2" + body))
 
 

@@ -198,7 +198,7 @@ def test_events_that_cannot_be_used_are_refused_and_nothing_is_learned(workers: 
     good = X[:2], y[:2]
     for batches, said in (
         ([good, good], "2 batches came for 3 shards"),
-        ([good, good, (X[:2, :3], y[:2])], "shard 2: events of 3 columns"),
+        ([good, good, (X[:2, :3], y[:2])], "shard 2: events have 3 columns"),
         ([good, good, (X[0], y[:2])], r"shard 2: events must be numbers of shape \(n, columns\)"),
         ([good, (X[:2], [1.0]), good], "shard 1: 2 events came with 1 labels"),
         ([good, (X[:2], [1.0, np.nan]), good], "shard 1: the label of row 1 is nan"),

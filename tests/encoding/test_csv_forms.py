@@ -176,7 +176,7 @@ def test_a_run_its_dead_letters_and_its_restart(
     data = path.read_bytes()
     path.write_bytes(data.replace(b"Stadt;", b"y,Stadt;", 1))
     assert run(other, parts) != 0
-    assert "was made with delimiter=';', this run has ',';" in capsys.readouterr().err
+    assert "was made with delimiter=';', but this run has ',';" in capsys.readouterr().err
     path.write_bytes(data)
     assert run(given, parts) == 0
     for name in ("out.tsv", "bad.ndjson"):

@@ -651,7 +651,7 @@ def test_what_cannot_fit_is_said_before_the_first_event() -> None:
         decoder("rows", few).decode(Rows(np.ones((1, 3)), [1]))
     with pytest.raises(BadRecord, match="lack the number 'a'"):
         decoder("rows", schema, fields=())
-    with pytest.raises(BadRecord, match="rows of 2 columns, 1 expected"):
+    with pytest.raises(BadRecord, match="rows of 2 columns, but 1 are expected"):
         decoder("rows", schema).decode(Rows(np.ones((1, 2)), [1]))
     with pytest.raises(BadRecord, match="no labels, though the label is 'y'"):
         decoder("rows", schema).decode(Rows(np.ones((1, 1))))

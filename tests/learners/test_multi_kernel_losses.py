@@ -47,7 +47,7 @@ def predicted(X: Floats, y: Floats, delay: int = 1, **options: Any) -> Floats:
     [
         ("hinge", "choose squared, huber, quantile"),
         ("epsilon_insensitive", "choose squared, huber, quantile"),
-        (0.9, "loss=0.9 is not one"),
+        (0.9, "loss=0.9 is not a loss"),
         ("absolute", "choose squared, huber, quantile"),
         (loss_of("huber", delta=0.01), "delta.* 0.01 and must lie between 0.1 and 20"),
         (loss_of("huber", delta=50.0), "delta.* between 0.1 and 20"),

@@ -122,7 +122,7 @@ def test_a_bad_label_is_named_and_nothing_is_learned(kind: Any, task: str) -> No
     assert (fresh.n_events, fresh.columns) == (0, None), "a refused first batch fixes no columns"
     if task == "regression":
         assert message(model.learn_many, X, [1.0, "high", 10**400]).endswith(
-            "must be numbers; 'high' of row 1 is none; to learn classes choose classification"
+            "'high' of row 1 is not a number; to learn classes choose classification"
         )
     else:
         assert "64 bits" in message(model.learn_one, X[0], 10**30)

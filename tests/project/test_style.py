@@ -85,8 +85,7 @@ def test_a_page_is_in_short_sentences_and_plain_words(page: Path) -> None:
 
 
 def test_proselint_finds_nothing_in_the_pages() -> None:
-    reason = "prose is checked by proselint: pip install 'streamk[test]'"
-    checks = pytest.importorskip("proselint.checks", reason=reason)
+    checks = pytest.importorskip("proselint.checks", reason="pip install 'streamk[test]'")
     from proselint.config import DEFAULT
     from proselint.registry import CheckRegistry
     from proselint.tools import LintFile
