@@ -415,7 +415,7 @@ def test_a_job_goes_on_with_the_model_of_its_checkpoint(home: Path) -> None:
     assert (ended["events_now"], ended["features"]) == (N_EVENTS - 256, 64)
     _, err = streamk(*DEFAULT, "--checkpoint", "state", "--model", MODEL, cwd=home, status=1)
     assert "--model: " in err
-    assert "made with model type='doubly-stochastic', this run has 'multi-kernel';" in err
+    assert "made with model type='doubly-stochastic', but this run has 'multi-kernel';" in err
 
 
 def test_figures_that_are_asked_for(home: Path) -> None:
@@ -780,7 +780,7 @@ def test_what_fails_while_running_exits_1(home: Path) -> None:
     streamk(*RUN, *checkpoint, cwd=home)
     out, err = streamk(*RUN, *checkpoint, "--absent", "missing", cwd=home, status=1)
     assert not out
-    assert "made with absent='zero', this run has 'missing';" in err
+    assert "made with absent='zero', but this run has 'missing';" in err
     assert len(err.splitlines()) == 1
     with pytest.raises(StateError):  # whose traceback is shown
         streamk(*RUN, *checkpoint, "--absent", "missing", "--debug", cwd=home)
@@ -928,4 +928,4 @@ def test_texts_are_bags_of_words_where_they_are_said_to_be(tmp_path: Path) -> No
     last = read_ndjson(tmp_path / "said.ndjson")[-1]
     assert {one["column"] for one in last["reasons"]} >= {"comment:thanks", "comment:done"}
     _, err = streamk(*run, "--ignore", "comment", cwd=tmp_path, status=2)
-    assert "text='comment' is ignored, too" in err
+    assert "text='comment' is also ignored" in err

@@ -113,7 +113,7 @@ def test_options_that_make_no_sense(folder: Path) -> None:
         (("--entity", "user", "--time", "ts", "--spans", "1w"), "is not a time span"),
         (("--entity", "user", "--shards", "2"), "entities and shards cannot be combined"),
         (("--entity", "fraud"), "entities='fraud' is also the label"),
-        (("--entity", "user", "--entity", "user"), "entities=('user', 'user') has one twice"),
+        (("--entity", "user", "--entity", "user"), "entities=('user', 'user') names one twice"),
     ):
         _, err = streamk(*run, *options, cwd=folder, status=2)
         assert said in err

@@ -86,7 +86,7 @@ def test_a_job_has_it_and_goes_on_with_it(home: Path) -> None:
     assert ", start " not in " ".join(shown.split())
     _, err = streamk(*RUN, "--expert", "none", cwd=home, status=1)
     assert "--expert: " in err
-    assert "external_experts='feature-machine', this run has None;" in err
+    assert "external_experts='feature-machine', but this run has None;" in err
 
 
 @pytest.mark.parametrize("effort", ["0", "0.5", "none"])
@@ -118,7 +118,7 @@ def test_a_job_goes_on_with_those_that_were_named(home: Path) -> None:
     other = (*RUN[:-1], "other")
     streamk(*other, "--expert", "kernel-ridge:max_centers=99", "--max-events", "100", cwd=home)
     _, err = streamk(*other, cwd=home, status=1)
-    assert "model external_experts.0.max_centers=99, this run has" in err
+    assert "model external_experts.0.max_centers=99, but this run has" in err
 
 
 def test_a_job_without_one_goes_on_without(home: Path) -> None:

@@ -25,7 +25,7 @@ from streamk.errors import StateError
     ],
 )
 def test_another_option_is_named_as_it_is_given(name: str, flag: str) -> None:
-    said = f"^{flag}: the checkpoint state/0 was made with {name}='a', this run has 'b'; use the"
+    said = f"^{flag}: the checkpoint state/0 was made with {name}='a', but this run has 'b';"
     with pytest.raises(StateError, match=said), told_by_options():
         raise AnotherJob("state/0", name, "a", "b")
 

@@ -338,7 +338,7 @@ def test_too_many_bad_events_end_a_run_that_wants_it() -> None:
     good = [json.dumps(event).encode() for event in events(900)]
     stream = [*good, *[b"?"] * 300]
     assert run(MemorySource(stream), max_bad_share=0.25).counts.bad == {"undecodable": 300}
-    with pytest.raises(EngineError, match=r"285 of 1185 events .*undecodable 300\), .* 0.24 "):
+    with pytest.raises(EngineError, match=r"285 of 1185 events .*undecodable 300\), .* 0.24;"):
         run(MemorySource(stream), max_bad_share=0.24)
     with pytest.raises(EngineError, match=r"101 of 201 events"):  # fewer are looked at in the end
         run(MemorySource([*good[:100], *[b"?"] * 101]), max_bad_share=0.5)

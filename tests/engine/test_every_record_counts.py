@@ -161,7 +161,7 @@ def test_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
     some = [*events(20), {"y": [1]}, {"y": [2]}]
     assert attached(MemorySource(some), learner(), label="y").run().counts.n_bad == 2
     monkeypatch.setattr(Trainer, "_decode", losing)
-    with pytest.raises(EngineError, match=rf"of 22 records from .* offset 21 20 {WORDS}"):
+    with pytest.raises(EngineError, match=rf"20 of 22 records from .* offset 21 {WORDS}"):
         attached(MemorySource(some), learner(), label="y").run()
 
 
@@ -181,7 +181,7 @@ def test_of_late_labels(monkeypatch: pytest.MonkeyPatch, side: str) -> None:
         return [] if key == "7" else real(self, key, *arguments)
 
     monkeypatch.setattr(Join, side, losing)
-    with pytest.raises(EngineError, match=f"of 40 records of events and labels 39 {WORDS}"):
+    with pytest.raises(EngineError, match=f"39 of 40 records of events and labels {WORDS}"):
         run()
 
 

@@ -250,8 +250,8 @@ def test_what_cannot_be() -> None:
         ({"entities": ("u",), "spans": (60.0,)}, "they need time="),
         ({"entities": ("y",)}, "entities='y' is also the label"),
         ({"entities": ("u",), "time": "u"}, "time='u' is among entities=, too"),
-        ({"entities": ("u",), "text": ("u",)}, "entities='u' is among text=, too"),
-        ({"entities": ("u",), "ignore": ("u",)}, "is ignored, too"),
+        ({"entities": ("u",), "text": ("u",)}, "entities='u' is also among text="),
+        ({"entities": ("u",), "ignore": ("u",)}, "is also ignored"),
         ({"entities": ("u",), "schema": Schema(label="y")}, "'u': 'entity'"),
         ({"entities": ("u",), "max_entities": 0}, "max_entities"),
     ):

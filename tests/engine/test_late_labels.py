@@ -478,9 +478,9 @@ def test_times_come_from_a_field() -> None:
     [
         ({"key": "y"}, "is the label"),
         ({"key": "id", "default": True}, "give timeout="),
-        ({"key": "id", "timeout": 1.0, "default": 1.5}, "default=1.5 .* no label: .*1.5, not text"),
-        ({"key": "id", "timeout": 1.0, "default": math.inf}, "no label: inf"),
-        ({"key": "id", "timeout": 1.0, "default": "NA"}, "no label: it reads as a missing one"),
+        ({"key": "id", "timeout": 1.0, "default": 1.5}, "not a label: .*1.5, not text"),
+        ({"key": "id", "timeout": 1.0, "default": math.inf}, "not a label: inf"),
+        ({"key": "id", "timeout": 1.0, "default": "NA"}, "not a label: it reads as a missing one"),
         ({"key": "id", "timeout": -1.0}, "at least 0"),
         ({"key": "id", "held_events": 0}, "held_events"),
         ({"key": "id", "revisions": "forget"}, "revisions"),

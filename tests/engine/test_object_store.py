@@ -29,7 +29,7 @@ from streamk.object_store.store import ObjectPath, ObjectStore, StoreUnavailable
 from streamk.state import State
 
 JOB = "memory://models/job"
-GONE = r"manifest\.json is gone|is written by"
+GONE = r"manifest\.json is gone|now writes"
 
 
 @pytest.fixture(autouse=True)
