@@ -55,9 +55,9 @@ class Snapshot:
     alarms : dict of str to int
         Alarms so far, by kind.
     bad_kinds : dict of str to int
-        Events that could not be used, by kind (`streamk.encoding.BAD_KINDS`).
+        Bad events by kind (`streamk.encoding.BAD_KINDS`).
     tombstones : int
-        Records that tell of a deletion, which are no events.
+        Records that mark a deletion; they do not count as events.
     share : float or None
         Part of a bounded source that was read; None where there is no end, or none is known.
     seconds_left : float or None
