@@ -408,7 +408,9 @@ def front(document: Mapping[str, Any]) -> str:
         header = [what, "events", "streamk", "no metric", "published"]
         header += ["streamk/s", "no metric/s", "published/s"]
         texts += [common.table(header, rows)] if rows else []
-    return "\n\n".join([*texts, "/s: events a second of the processor, published ones of another"])
+    return "\n\n".join(
+        [*texts, "/s: events a CPU second; the published rates were measured on another machine"]
+    )
 
 
 def _tables(task: str, what: str, some: Mapping[str, Any], published: Any) -> list[str]:
@@ -448,7 +450,7 @@ def _tables(task: str, what: str, some: Mapping[str, Any], published: Any) -> li
     return [
         f"{what}, mean ± spread of {seeds} seeds at most; the best published",
         table(_error, "published", best(lambda name, of: f"{_number(of[1])} {name}")),
-        _ranks(some, names),
+        _ranks(some, published),
         *others,
         "events a second of the processor / peak MB; events",
         table(_cost, "events", n_events),
@@ -499,16 +501,21 @@ def _cost(one: Mapping[str, Any]) -> str:
     return f"{one['events'] / max(one['cpu_time_s'], 1e-3):,.0f} / {one['peak_rss_mb']:,.0f}"
 
 
-def _ranks(some: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Mean ranks of those that ran on all streams of a task."""
-    whole = [name for name in names if all(name in v["learners"] for v in some.values())]
-    ranks: dict[str, list[int]] = {name: [] for name in whole}
-    for found in some.values():
-        means = {name: statistics.fmean(found["learners"][name]["primary"]) for name in whole}
-        for place, name in enumerate(sorted(whole, key=means.__getitem__), 1):
-            ranks[name].append(place)
-    told = (f"{LEARNERS[name].shown} {statistics.fmean(ranks[name]):.2f}" for name in whole)
-    return "mean rank: " + "; ".join(told)
+def _ranks(some: Mapping[str, Any], published: Any) -> str:
+    """Mean ranks of ours, each alone among published learners, or those that ran on events anew."""
+    ranks: dict[str, list[int]] = {name: [] for name in OURS}
+    for key, found in some.items():
+        there = found["learners"]
+        means = {name: statistics.fmean(one["primary"]) for name, one in there.items()}
+        theirs = [mean for name, mean in means.items() if LEARNERS[name].of]
+        if not found["anew"] and key in published:
+            theirs = [of[1] for of in published[key].values()]
+        for name in OURS if theirs else ():
+            if name in means:
+                ranks[name].append(1 + sum(other < means[name] for other in theirs))
+    told = (f"{LEARNERS[k].shown} {statistics.fmean(v):.2f}" for k, v in ranks.items() if v)
+    n = max(map(len, ranks.values()))
+    return f"mean rank of each of ours among the others' on {n} streams: " + "; ".join(told)
 
 
 # --- the command ----------------------------------------------------------------------------------
