@@ -234,8 +234,9 @@ class PagePart(Part):
         url = server.url(listener)
         if options.get("quiet") or sys.stderr.isatty():
             print(f"streamk run: the live page is at {url}", file=sys.stderr, flush=True)
-        else:  # in JSON, as the other lines are
-            logging.getLogger("streamk.engine").info("live page", extra={"streamk": {"url": url}})
+        else:  # in the log, beside the other lines
+            log, told = logging.getLogger("streamk.engine"), {"streamk": {"url": url}}
+            log.info("the live page is at %s", url, extra=told)
 
         def both(snapshot: Snapshot) -> None:
             history(snapshot)

@@ -43,7 +43,7 @@ class Requests:
 _GAUGES = {
     "events": "Events taken since the job began, restarts included.",
     "learned": "Events learned.",
-    "predicted": "Events predicted.",
+    "predicted": "Events that got a prediction; before the first label there is none.",
     "bad": "Events that could not be used.",
     "tombstones": "Records of deletions, which are not events.",
     "events_per_s": "Events a second.",

@@ -156,7 +156,7 @@ def test_the_file_on_standard_output(tmp_path: Path) -> None:
     given = ndjson(click_events(50))
     out, report = streamk("init", "stdin:", "--out", "-", cwd=tmp_path, given=given)
     assert tomllib.loads(out)["label"] == "clicked"
-    assert "Next: streamk run --config FILE" in report
+    assert "Next: save it as FILE; streamk run --config FILE" in report
     assert not list(tmp_path.iterdir())
 
 

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     text = job_file(address, found, len(seen.events), is_topic=is_topic)
     if path is None:
         print(text, end="")
-        print(_report(place, found, len(seen.events), "FILE"), file=sys.stderr)
+        print(_report(place, found, len(seen.events), "FILE", "save it as FILE; "), file=sys.stderr)
     else:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -144,7 +144,7 @@ def _read(source: Source, most: int, label: str | None) -> Seen:
     return seen
 
 
-def _report(place: str, found: Guess, n: int, out: str) -> str:
+def _report(place: str, found: Guess, n: int, out: str, before: str = "") -> str:
     rows = [("events", f"{n:,} with {len(found.columns)} columns, of {place}")]
     if found.label is not None:
         rows.append(("label", f"{found.label.name}: {of_task(found)}"))
@@ -155,4 +155,4 @@ def _report(place: str, found: Guess, n: int, out: str) -> str:
     rows += [("doubt", doubt) for doubt in found.doubts]
     label = " --label NAME" * (found.label is None)
     told = wrapped([(name, one_line(text)) for name, text in rows])
-    return f"{told}\n\nNext: streamk run --config {out}{label}"
+    return f"{told}\n\nNext: {before}streamk run --config {out}{label}"

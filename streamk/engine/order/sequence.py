@@ -383,8 +383,9 @@ class Sequencer:
         ahead = np.flatnonzero((batch.timestamps > batch.clocks) & (batch.timestamps <= LATEST))
         first = int(ahead[0])
         _log.warning(
-            "partition %s: the timestamp of offset %d is %.0f s ahead of earlier ones; the event "
-            "is placed at their time until %d records in a row are that far ahead (--max-skew %g)",
+            "partition %s: the timestamp of offset %d is %.0f s later than all before it; such "
+            "events count as of the earlier time until %d in a row are that late (--max-skew %g; "
+            "inf if such gaps are normal)",
             buffer.name,
             int(batch.offsets[first]),
             (int(batch.timestamps[first]) - int(batch.clocks[first])) / 1000,

@@ -69,6 +69,9 @@ class AnotherJob(StateError):
 
     def __init__(self, path: Any, name: str, theirs: object, mine: object) -> None:
         self.path, self.name, self.theirs, self.mine = path, name, theirs, mine
+        if isinstance(theirs, Mapping) and isinstance(mine, Mapping):
+            others = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
+            theirs, mine = ({key: of.get(key) for key in others} for of in (theirs, mine))
         if name == FIRST_MODEL:
             said = (
                 "began with another model of the same options, made by another version of streamk "
