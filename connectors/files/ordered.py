@@ -100,7 +100,7 @@ class FileReader:
 
     @property
     def bytes_read(self) -> int:
-        """How many of them were read, about."""
+        """The bytes that were read, about."""
         return 0
 
     def fill(self) -> bool:

@@ -96,7 +96,7 @@ class Display:
         self._on_progress, self._pace = on_progress, pace
         self._shown: Snapshot | None = None
         self._began: tuple[float, float] | None = None
-        """When this was first shown, and the part of the source that was read by then."""
+        """The time of the first snapshot, and the part of the source that was read by then."""
         self._lock = threading.Lock()
 
     @property

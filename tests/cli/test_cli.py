@@ -535,7 +535,7 @@ def test_an_interrupt_that_a_module_in_c_makes_another_error(
         except KeyboardInterrupt:
             raise ImportError("could not import") from None
 
-    monkeypatch.setattr(dispatch, "_command", imported)
+    monkeypatch.setattr(dispatch, "command_of", imported)
     before = signal.getsignal(signal.SIGINT)
     assert cli.main(["models"]) == 130
     assert capsys.readouterr().err == ""

@@ -180,7 +180,7 @@ def test_a_followed_file_and_an_endless_source_end(tmp_path: Path) -> None:
         (("file:events.ndjson", "--out", "-", "--label", "clickd"), "did you mean 'clicked'?"),
         (("file:events.ndjson", "--out", "-", "--label", "q"), "there are age, seconds, device"),
         (("file:events.ndjsn", "--out", "-"), "events.ndjsn"),
-        (("events.ndjson", "--out", "-"), "write file:events.ndjson"),
+        (("events.ndjson", "--out", "-"), "begin it with a scheme: file:events.ndjson"),
         (("file:empty.ndjson", "--out", "-"), "no event of file:empty.ndjson can be read: it has"),
         (("file:bad.ndjson", "--out", "-"), "can be read: bad.ndjson offset 0: undecodable"),
     ],

@@ -155,7 +155,7 @@ def test_shares_are_merged(mine: int) -> None:
         ({"class_weight": {"a": np.inf}}, "'a' the weight inf"),
         ({"class_weight": {"a": np.nan}}, "'a' the weight nan"),
         ({"class_weight": {"a": "2"}}, "'a' the weight '2'"),
-        ({"class_weight": {1.5: 2.0}}, "no label"),
+        ({"class_weight": {1.5: 2.0}}, "not a label"),
         ({"class_weight": {"c": 2.0}, "classes": ["a", "b"]}, "'c', which is not among classes"),
         ({"class_weight": "balanced", "task": "regression"}, "class_weight= is for classification"),
     ],

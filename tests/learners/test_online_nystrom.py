@@ -288,7 +288,7 @@ def test_no_windup_where_events_fade_faster_than_landmarks_take_turns() -> None:
         ({"optimizer": "newton", "step": Constant(1.0)}, "is for optimizer='sgd'"),
         ({"forgetting": 0.9}, "is for optimizer='newton'"),
         ({"optimizer": "newton", "regularization": 0.0}, "must be a number above 0"),
-        ({"step": AdaGrad(1.0)}, "these turn where a landmark goes"),
+        ({"step": AdaGrad(1.0)}, "which rotate when a landmark is removed"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], says: str) -> None:

@@ -154,7 +154,7 @@ class Column:
         return is_named and all(least <= x <= most for x in self.numbers)
 
     def milliseconds(self) -> list[int | None]:
-        """Return the values as times in milliseconds since 1970, None where one is no time."""
+        """Return the values as times in milliseconds since 1970, None where one is not a time."""
         return [None if x is None else milliseconds_of(x) for x in self.found]
 
     def shown(self) -> str:
