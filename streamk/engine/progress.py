@@ -212,9 +212,17 @@ def log_progress(snapshot: Snapshot) -> None:
     _log.info("progress", extra={"streamk": asdict(snapshot)})
 
 
-def log_line(snapshot: Snapshot) -> None:
-    """Log a snapshot as a line for people."""
-    _log.info("%s", snapshot.line())
+class LogLine:
+    """Logs snapshots as lines for people; a run that stands still, or waits, logs one."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, bool] | None = None
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Log a snapshot."""
+        if self._last != (snapshot.events, snapshot.trouble is None):
+            _log.info("%s", snapshot.line())
+        self._last = snapshot.events, snapshot.trouble is None
 
 
 class JsonFormatter(logging.Formatter):
@@ -277,7 +285,7 @@ def shown_on(
         handler = _AboveLine(show, stream)
         handler.setLevel(logging.WARNING)
     else:
-        show = log_progress if structured else log_line
+        show = log_progress if structured else LogLine()
         handler = logging.StreamHandler(stream)
         handler.setFormatter(JsonFormatter() if structured else TextFormatter())
     with ExitStack() as stack:

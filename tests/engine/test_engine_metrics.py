@@ -426,6 +426,7 @@ def test_elsewhere_there_are_lines_for_people() -> None:
     stream = io.StringIO()
     with shown_on(stream) as told:
         show(events(4 * BATCH), told)
+        told(Snapshot(**{**vars(SNAPSHOT), "events": 4 * BATCH}))  # nothing new
         logging.getLogger("streamk.engine").warning("look here")
     *_, last, warning = stream.getvalue().splitlines()
     when = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "

@@ -35,7 +35,7 @@ STARTS = re.compile(r"^ExecStart=/opt/streamk/bin/streamk (\w+) (.*)$", re.MULTI
 
 def test_the_page_names_all_files() -> None:
     names = [path.name for path in FILES.iterdir()]
-    assert len(names) == 6
+    assert len(names) == 7
     assert [name for name in names if f"`{name}`" not in PAGE] == []
 
 
@@ -183,6 +183,16 @@ def test_the_dashboard_shows_all_metrics_and_no_others() -> None:
     for expression in shown:
         assert expression.count("(") == expression.count(")")
         assert expression.count("{") == expression.count("}") == len(NAME.findall(expression))
+
+
+def test_alerts_are_about_metrics_that_there_are() -> None:
+    (group,) = yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"]
+    rules = group["rules"]
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    assert named("\n".join(rule["expr"] for rule in rules)) <= exported()
+    for rule in rules:
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+        assert "{{ $labels.instance }}" in rule["annotations"]["summary"]
 
 
 def test_the_page_tells_what_to_look_at_of_all_metrics() -> None:
