@@ -410,7 +410,7 @@ def test_a_record_50_minutes_ahead_holds_its_partition_only_without_a_bound(
         assert max(taken.values()) - min(taken.values()) <= 1
         assert report.skewed == as_json(report)["skewed"] == {"b": 1}
         [line] = told
-        assert line.startswith("partition b: the timestamp of offset 100 is 3000 s ahead")
+        assert line.startswith("partition b: the timestamp of offset 100 is 3000 s later")
         assert "1 of b: timestamps too far ahead" in as_text(report)
 
 
