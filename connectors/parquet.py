@@ -112,7 +112,7 @@ class _ParquetReader(FileReader):
 
     @property
     def bytes_read(self) -> int:
-        """The bytes of as many rows, about."""
+        """Share of the bytes that the rows read have of all rows."""
         return self.size * self.ordinal // max(1, self.rows)
 
     def _tables(self, ordinal: int) -> Generator[list[dict[str, Any]], None, None]:

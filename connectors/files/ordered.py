@@ -100,7 +100,7 @@ class FileReader:
 
     @property
     def bytes_read(self) -> int:
-        """The bytes that were read, about."""
+        """Bytes that were read, about."""
         return 0
 
     def fill(self) -> bool:
@@ -334,16 +334,15 @@ class FilesSource(SourceBase, ABC):
         return 0 if self.finished() else None
 
     def share_read(self) -> float | None:
-        """By bytes, of the files that there are; None when followed."""
+        """Return the part of the files that was read, by their bytes; None when followed."""
         if self._follow:
             return None
-        present, sizes = self._begun[-1][1], dict.fromkeys(self._listed, 0)
-        for name in self._listed:
+        done = sum(self._done.values())
+        total = done
+        for name in self._listed[bisect_left(self._order, PurePath(self._begun[-1][1]).parts) :]:
             with suppress(FileNotFoundError):
-                sizes[name] = self._files.path(name).stat().st_size
-        place = bisect_left(self._order, PurePath(present).parts)
-        read = sum(sizes[name] for name in self._listed[:place]) + self._now.bytes_read
-        return min(1.0, read / max(1, sum(sizes.values())))
+                total += self._files.path(name).stat().st_size
+        return min(1.0, (done + self._now.bytes_read) / max(1, total))
 
     def finished(self) -> bool:
         """Return whether the last record was given; never, when followed."""

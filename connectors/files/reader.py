@@ -92,7 +92,7 @@ class TextReader(FileReader):
 
     @property
     def bytes_read(self) -> int:
-        """The bytes that were read of it."""
+        """Bytes up to the next record; of a compressed file those that were read."""
         return self._file.tell() if self.is_compressed else self._at
 
     # --- reading --------------------------------------------------------------------------------

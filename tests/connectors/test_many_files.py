@@ -272,3 +272,19 @@ def test_a_file_whose_name_has_a_star_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "ab").write_text('{"n": 2}\n')
     with closing(open_source(f"file:{tmp_path}/a*")) as source:
         assert source.poll(9, 0.0)[0].values == [b'{"n": 1}']
+
+
+def test_the_share_that_was_read_grows_to_1(kind: Kind) -> None:
+    """Also where a file that was read is removed; a followed source has none."""
+    paths = [kind.write(name, range(100)) for name in "abc"]
+    with kind.open() as source:
+        shares = [source.share_read()]
+        while source.poll(30, 0.0):
+            shares.append(source.share_read())
+            if len(shares) == 6:
+                paths[0].unlink()
+    assert shares == sorted(shares)
+    assert 0.0 <= shares[0] < 0.5 < shares[-2]
+    assert shares[-1] == 1.0
+    with kind.open("?follow=true") as source:
+        assert source.share_read() is None
