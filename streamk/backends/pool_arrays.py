@@ -7,8 +7,9 @@ Sizes of a bank begin with its name: its experts side by side (RULES), random fe
 bandwidths, tables of random binning in groups, with the columns of all tables (MEMBERS) and their
 cells (SLOTS), the events of the window, and the features of the bank newton (0 without it). Of the
 others, COLUMNS is d, the columns that there is room for, OUTPUTS (1 for two classes and for
-numbers), CLASSES (1 for numbers), N_KNOTS of a column's ranks, MIXERS fixed shares (MIXERS_SHARE),
-products of experts (MIXERS_PRODUCT) and the product of these, CHAIN the labels of
+numbers), CLASSES (1 for numbers), N_KNOTS of a column's ranks, MIXERS_POOLED fixed shares
+(MIXERS_SHARE) and products of experts (MIXERS_PRODUCT), MIXERS these, the product of them and, of
+classes, the one that corrects them all (`experts.reliability`), CHAIN the labels of
 which it is known what follows (0 for numbers), EXTERNAL the experts whose outputs come from
 elsewhere: the last ones, and OWN_EXPERTS all others. Outputs that there is room for,
 those that are not used being zero, are OUTPUT_ROOM. `derived` has the rest.
@@ -45,6 +46,12 @@ _INVERSE = Domain(-1e3, 1e3)
 """They do not grow past where they begin, which is at most 0.1."""
 _SHARE_OF_LABELS = Domain(-1e-3, 1.001)
 
+RELIABILITY_KNOTS = 33
+"""Of a mixture's probabilities, see `experts.reliability`."""
+RELIABILITY = Declared("reliability", "float64", (2, RELIABILITY_KNOTS), Domain(0.0, 1e12))
+"""Of classes alone: how many probabilities there were about each knot, and how many came true."""
+OWN_RELIABILITY = replace(RELIABILITY, name="own_reliability")
+
 _BY_EXPERT = ("EXPERTS", "OUTPUTS")
 
 LEARNED: tuple[Declared, ...] = (
@@ -55,9 +62,10 @@ LEARNED: tuple[Declared, ...] = (
     Declared("curvatures", "float64", ("EXPERTS",), Domain(-1.0, 1e12)),
     Declared("products", "float64", ("MIXERS_PRODUCT", "EXPERTS"), _PRODUCT),
     Declared("inverses", "float64", ("MIXERS_PRODUCT", "EXPERTS", "EXPERTS"), _INVERSE),
-    Declared("last_product", "float64", (("MIXERS", -1),), _PRODUCT),
-    Declared("last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
+    Declared("last_product", "float64", ("MIXERS_POOLED",), _PRODUCT),
+    Declared("last_inverse", "float64", ("MIXERS_POOLED", "MIXERS_POOLED"), _INVERSE),
     Declared("mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
+    RELIABILITY,
     # Errors of labels that come late, see `experts.two_stage.late_weight`.
     Declared("late_errors", "float64", (5,), WIDE),
     Declared("active", "bool", (FLAGGED_BANKS,), FLAGS),
@@ -76,9 +84,10 @@ OWN_MIXING = (
     Declared("own_shares", "float64", ("MIXERS_SHARE", "OWN_EXPERTS"), _WEIGHTS),
     Declared("own_products", "float64", ("MIXERS_PRODUCT", "OWN_EXPERTS"), _PRODUCT),
     Declared("own_inverses", "float64", ("MIXERS_PRODUCT", "OWN_EXPERTS", "OWN_EXPERTS"), _INVERSE),
-    Declared("own_last_product", "float64", (("MIXERS", -1),), _PRODUCT),
-    Declared("own_last_inverse", "float64", (("MIXERS", -1), ("MIXERS", -1)), _INVERSE),
+    Declared("own_last_product", "float64", ("MIXERS_POOLED",), _PRODUCT),
+    Declared("own_last_inverse", "float64", ("MIXERS_POOLED", "MIXERS_POOLED"), _INVERSE),
     Declared("own_mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
+    OWN_RELIABILITY,
     # By how much the mixture of all experts is better, see `experts.mixture.compare_mixtures`.
     Declared("evidence", "float64", (8,), Domain(-1e9, 1e9)),
 )
@@ -120,8 +129,8 @@ FORECASTING = (
     # Probabilities or numbers: of scores, and of scores times factors.
     Declared("probabilities", "float64", _BY_EXPERT),
     Declared("calibrated", "float64", _BY_EXPERT),
-    # Scores of all mixers but the last.
-    Declared("mixer_scores", "float32", (("MIXERS", -1), "OUTPUTS")),
+    # Scores of the mixers that a product pools.
+    Declared("mixer_scores", "float32", ("MIXERS_POOLED", "OUTPUTS")),
     Declared("output_workspace", "float64", ("OUTPUTS",)),
     Declared("expert_workspace", "float64", ("EXPERTS",)),
     Declared("out", "float64", ("OUTPUTS",)),
@@ -130,7 +139,7 @@ FORECASTING = (
 
 OWN_FORECASTING = (
     Declared("own_mixed", "float64", ("MIXERS", "OUTPUTS")),
-    Declared("own_mixer_scores", "float32", (("MIXERS", -1), "OUTPUTS")),
+    Declared("own_mixer_scores", "float32", ("MIXERS_POOLED", "OUTPUTS")),
     Declared("own_out", "float64", ("OUTPUTS",)),
     Declared("full_out", "float64", ("OUTPUTS",)),  # of all experts; OUT is the better one
 )
@@ -212,7 +221,7 @@ def learned_of(sizes: Mapping[str, int]) -> tuple[Declared, ...]:
 def _left_out(sizes: Mapping[str, int]) -> tuple[Declared, ...]:
     """Return arrays that there are none of."""
     return (
-        *(() if sizes["CHAIN"] else (CHAIN,)),
+        *((RELIABILITY, OWN_RELIABILITY, CHAIN) if sizes["TASK"] == NUMBERS else ()),
         *(() if sizes["LOSS"] == QUANTILE else _OF_QUANTILES),
         *(() if sizes["EXTERNAL"] else _OF_EXTERNAL),
     )

@@ -40,11 +40,11 @@ def called(function):
     return call
 
 
-binning, expert_predictions, gaussian, linear, newton, spread, two_stage, window = map(
+binning, expert_predictions, gaussian, linear, newton, reliability, spread, two_stage, window = map(
     Called,
     (
-        *("binning", "expert_predictions", "gaussian", "linear"),
-        *("newton", "spread", "two_stage", "window"),
+        *("binning", "expert_predictions", "gaussian", "linear", "newton"),
+        *("reliability", "spread", "two_stage", "window"),
     ),
 )
 
@@ -626,3 +626,25 @@ def test_banks_doze_as_each_would_alone(seed: int) -> None:
         assert active[1:].tolist() == [one.active for one in plain[1:]]
     assert active[0], "the first bank never sleeps"
     assert values[1, 2] > TRIAL
+
+
+@pytest.mark.parametrize("task", ["binary", "classes"])
+def test_probabilities_are_corrected_by_how_often_such_ones_came_true(task):
+    """Early, late and of any size, and by events that count in part."""
+    random, outputs = np.random.default_rng(4), OUTPUTS[task]
+    curve, expected = np.zeros((2, pool_arrays.RELIABILITY_KNOTS)), naive.Reliability()
+    out = np.empty(outputs)
+    for n in range(400):
+        said = random.dirichlet(np.full(max(outputs, 2), 0.3))[:outputs]
+        if n % 50 == 0:
+            said[:] = 0.0
+            said[0] = 1.0
+        y = int(random.random() < said[0]) if outputs == 1 else int(random.integers(outputs))
+        reliability.correct(curve, said, out)
+        close(out, expected.corrected(said.tolist()), 1e-9)
+        weight = 1.0 if n % 3 else random.random()
+        reliability.learn(curve, TASKS[task], said, float(y), weight)
+        expected.learn(said.tolist(), y, weight)
+    knots = np.arange(-8.0, 8.5, 0.5)
+    close(curve[0], [expected.seen.get(knot, 0.0) for knot in knots], 1e-9)
+    close(curve[1], [expected.true.get(knot, 0.0) for knot in knots], 1e-9)

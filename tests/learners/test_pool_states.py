@@ -99,6 +99,8 @@ def test_a_label_that_is_no_class_is_refused(label: float) -> None:
     [
         ("shares", (0, 3), 0.9),
         ("mixer_weights", (0,), 0.0),
+        ("reliability", (1, 20), 1e6),
+        ("reliability", (0, 3), -1.0),
         ("linear_squares", (0, 0, 0), -1.0),
         ("binning_cells", (0, 7), -1.0),
         ("linear_bets", (0, 0), 0.6),

@@ -947,6 +947,43 @@ def calibration_step(task: str, said, factor: float, curvature: float, y: float)
     return float(np.clip(factor - slope / (curvature + 10.0), 0.0, 5.0)), curvature
 
 
+class Reliability:
+    """How often probabilities came true, by their logits: -8, -7.5, ... 8."""
+
+    def __init__(self) -> None:
+        self.seen: dict[float, float] = {}
+        self.true: dict[float, float] = {}
+
+    def shares(self, p: float) -> dict[float, float]:
+        """How much a probability counts to each of the two knots next to it."""
+        logit = min(max(math.log(p / (1.0 - p)), -8.0), 8.0)
+        below = min(math.floor(2.0 * logit) / 2.0, 7.5)
+        part = (logit - below) / 0.5
+        return {below: 1.0 - part, below + 0.5: part}
+
+    def corrected(self, said: Sequence[float]) -> list[float]:
+        """What has come true of such probabilities; of several, parts of 1."""
+        found = []
+        for p in said:
+            p = min(max(p, 1e-6), 1.0 - 1e-6)
+            shares = self.shares(p)
+            seen = sum(share * self.seen.get(knot, 0.0) for knot, share in shares.items())
+            true = sum(share * self.true.get(knot, 0.0) for knot, share in shares.items())
+            found.append(min(max((true + 20.0 * p) / (seen + 20.0), 1e-6), 1.0 - 1e-6))
+        return found if len(found) == 1 else [p / sum(found) for p in found]
+
+    def learn(self, said: Sequence[float], y: int, weight: float = 1.0) -> None:
+        """Count an event of this class; older ones fade, less where it counts less."""
+        for sums in (self.seen, self.true):
+            for knot in sums:
+                sums[knot] *= 0.9995**weight
+        for k, p in enumerate(said):
+            came = y == 1 if len(said) == 1 else y == k
+            for knot, share in self.shares(min(max(p, 1e-6), 1.0 - 1e-6)).items():
+                self.seen[knot] = self.seen.get(knot, 0.0) + weight * share
+                self.true[knot] = self.true.get(knot, 0.0) + weight * share * came
+
+
 def product_slopes(task: str, L, prediction, y) -> np.ndarray:
     """Gradient in the weights of what a product of experts loses (squared error / 2: numbers)."""
     L = np.asarray(L, dtype=float)

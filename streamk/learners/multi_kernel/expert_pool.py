@@ -127,6 +127,7 @@ def sizes_of(
     outputs = classes if task == CLASSES else 1
     cells = binning_tables.cells_of(columns, outputs)
     products = 1 + len(NEWTON_STARTS)
+    pooled = len(ALPHAS) + products
     sizes = {
         "TASK": task,
         "COLUMNS": capacity,
@@ -146,7 +147,8 @@ def sizes_of(
         "N_KNOTS": KNOTS,
         "MIXERS_SHARE": len(ALPHAS),
         "MIXERS_PRODUCT": products,
-        "MIXERS": len(ALPHAS) + products + 1,
+        "MIXERS_POOLED": pooled,
+        "MIXERS": pooled + (1 if task == NUMBERS else 2),
         "LOSS": DEFAULT if loss is None else LOSS_KINDS[loss.name],
         "EXTERNAL": len(external_names),
         "OUTPUT_ROOM": output_room,
@@ -269,7 +271,7 @@ class Workspace:
 _CLOSEST = 1e-3
 """Median distance at least, whose powers single precision holds."""
 _RESTART = 0.1
-"""Factor of the sums of squared slopes when experts begin anew."""
+"""Factor of the sums of squared slopes, and of what was counted, when experts begin anew."""
 
 
 class ExpertPool(PoolTable):
@@ -390,6 +392,12 @@ class ExpertPool(PoolTable):
             for name in ("SHARES", "PRODUCTS", "LAST_PRODUCT", "MIXER_WEIGHTS"):
                 a[mixture + name][...] = 1.0 / a[mixture + name].shape[-1]
             self._begin_inverses(mixture)
+
+    @property
+    def top_names(self) -> tuple[str, ...]:
+        """The places of a mixture's arrays of its mixers, which do not tell experts apart."""
+        of_classes = () if self.task == NUMBERS else ("RELIABILITY",)
+        return ("LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS", *of_classes)
 
     @property
     def _mixtures(self) -> tuple[str, ...]:
@@ -585,6 +593,8 @@ class ExpertPool(PoolTable):
         for mixture in self._mixtures:
             self._begin_inverses(mixture)
             a[f"{mixture}MIXER_WEIGHTS"][:] = 1.0 / self.sizes["MIXERS"]
+            if self.task != NUMBERS:
+                a[f"{mixture}RELIABILITY"] *= _RESTART
         a["ACTIVE"][:] = True
 
     def begin_full_mixing(self) -> None:
@@ -594,7 +604,7 @@ class ExpertPool(PoolTable):
         what they are worth.
         """
         a, own, e = self.arrays, self.sizes["OWN_EXPERTS"], self.experts
-        for name in ("LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS"):
+        for name in self.top_names:
             a[name][...] = a[f"OWN_{name}"]
         a["SHARES"][:, :own] = a["OWN_SHARES"] * (own / e)
         a["SHARES"][:, own:] = 1.0 / e
@@ -645,7 +655,8 @@ class ExpertPool(PoolTable):
         parts = np.vstack([of["SHARES"], terms]) * on[:mixed]
         sums = parts.sum(axis=1, keepdims=True)
         parts /= np.where(sums > 0, sums, 1.0)
-        last, top = np.abs(of["LAST_PRODUCT"]), a[f"{mixture}MIXER_WEIGHTS"]
+        last, top = np.abs(of["LAST_PRODUCT"]), a[f"{mixture}MIXER_WEIGHTS"][: len(parts) + 1]
+        top = top / top.sum()  # what corrects these mixers is of them all
         parts = (top[:-1] + top[-1] * last / (last.sum() or 1.0)) @ parts
         parts = np.pad(parts, (0, self.experts - mixed))
         return {bank: float(parts[kinds == bank].sum()) for bank in dict.fromkeys(self.banks)}

@@ -117,7 +117,7 @@ def successor(
     order = list(range(pool.classes)) if order is None else list(order)
     _inherit_coefficients(new, pool, columns, order)
     _inherit_cells(new, pool, order)
-    _inherit_mixing(new, pool)
+    _inherit_mixing(new, pool, order)
     _inherit_level(new, pool, order)
     _inherit_window(new, pool, columns, order)
     return new
@@ -182,8 +182,8 @@ def _inherit_coefficients(
         here[np.ix_(*to)] = found
 
 
-def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
-    """Take over the weights of experts and tables."""
+def _inherit_mixing(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
+    """Take over the weights of experts and tables, and what corrects their mixture."""
     for name in ("BINNING_WEIGHTS", "BINNING_WEIGHT_SQUARES", "LATE_ERRORS", "ACTIVE"):
         new.arrays[name][...] = old.arrays[name]
     # The second-order expert may have gone.
@@ -196,6 +196,9 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
     if "TRACKED" in new.arrays:
         new.arrays["TRACKED"][:, [*here, -1]] = old.arrays["TRACKED"][:, [*there, -1]]
     _inherit_weights(new, old, "", here, there)
+    for name in ("RELIABILITY", "OWN_RELIABILITY"):
+        if name in new.arrays:
+            new.arrays[name][...] = _reliability(old, name, new.task, order)
     if "EVIDENCE" in new.arrays:
         new.arrays["EVIDENCE"][...] = old.arrays["EVIDENCE"]
         of_own = [
@@ -203,6 +206,22 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool) -> None:
             for places, pool in ((here, new), (there, old))
         ]
         _inherit_weights(new, old, "OWN_", *of_own)
+
+
+def _reliability(
+    old: ExpertPool, name: str, task: int, order: list[int]
+) -> NDArray[np.float64]:
+    """Return what corrects a mixture, of the probabilities that the new classes have.
+
+    That of two classes is of the second one, that of more of each.
+    """
+    curve = old.arrays[name]
+    if old.task == CLASSES:
+        return curve
+    of_first = np.array([curve[0], curve[0] - curve[1]])[:, ::-1]
+    if task == CLASSES:
+        return curve + of_first
+    return curve if order[-1] else of_first
 
 
 def _inherit_weights(
@@ -413,6 +432,10 @@ def _check_together(arrays: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]
     within(squares, NON_NEGATIVE, "binning_cells", OWNER)
     if "tracked" in arrays:
         within(arrays["tracked"][1], NON_NEGATIVE, "tracked", OWNER)
+    for name in ("reliability", "own_reliability"):
+        if name in arrays:
+            seen, true = arrays[name]
+            within(seen * (1.0 + _ROUNDED) - true, NON_NEGATIVE, name, OWNER)
     for name in ("newton_p", "inverses", "last_inverse", "own_inverses", "own_last_inverse"):
         if name in arrays:
             _check_symmetric(arrays[name], name)

@@ -17,7 +17,13 @@ from typing import Any, NamedTuple
 
 from streamk.backends import BINARY, NUMBERS
 from streamk.backends.jit.compiling import call, fast
-from streamk.backends.numba_backend.experts import expert_predictions, slot, two_stage, view
+from streamk.backends.numba_backend.experts import (
+    expert_predictions,
+    reliability,
+    slot,
+    two_stage,
+    view,
+)
 from streamk.backends.pool_arrays import FLAGGED_BANKS
 
 
@@ -30,6 +36,7 @@ class Mixture(NamedTuple):
     last_product: Any
     last_inverse: Any
     mixer_weights: Any
+    reliability: Any
     mixed: Any
     mixer_scores: Any
     out: Any
@@ -49,6 +56,7 @@ def _own(table: Any) -> Any:
         view.own_last_product(table),
         view.own_last_inverse(table),
         view.own_mixer_weights(table),
+        view.own_reliability(table),
         view.own_mixed(table),
         view.own_mixer_scores(table),
         view.own_out(table),
@@ -65,6 +73,7 @@ def _full(table: Any, out: Any) -> Any:
         view.last_product(table),
         view.last_inverse(table),
         view.mixer_weights(table),
+        view.reliability(table),
         view.mixed(table),
         view.mixer_scores(table),
         out,
@@ -203,7 +212,7 @@ def mix(table: Any) -> None:
 @fast
 def _mix(table: Any, one: Any, n: Any) -> None:
     """Write the predictions of a mixture of the first n experts."""
-    task, x, on = table[slot.TASK], table[slot.MIXERS], view.active_mask(table)[:n]
+    task, on = table[slot.TASK], view.active_mask(table)[:n]
     L, room, sums = (
         view.scores(table)[:n],
         view.expert_workspace(table),
@@ -215,10 +224,22 @@ def _mix(table: Any, one: Any, n: Any) -> None:
     for i in range(len(one.products)):
         two_stage.pool(task, L, one.products[i], sums, one.mixed[first + i])
     two_stage.to_scores(task, one.mixed, one.mixer_scores)
-    two_stage.pool(task, one.mixer_scores, one.last_product, sums, one.mixed[x - 1])
-    two_stage.share(one.mixer_weights, one.mixed, view.ones(table), room, one.out)
+    last = len(one.mixer_scores)
+    two_stage.pool(task, one.mixer_scores, one.last_product, sums, one.mixed[last])
+    _share_uncorrected(table, one, one.out)
     if task == NUMBERS:
         _bound(L, on, one.out)
+        return
+    reliability.correct(one.reliability, one.out, one.mixed[last + 1])
+    two_stage.share(one.mixer_weights, one.mixed, view.ones(table), room, one.out)
+
+
+@fast
+def _share_uncorrected(table: Any, one: Any, out: Any) -> None:
+    """Write the share of a mixture's mixers, but for the one that corrects them."""
+    n = len(one.mixer_scores) + 1
+    ones, room = view.ones(table), view.expert_workspace(table)
+    two_stage.share(one.mixer_weights[:n], one.mixed[:n], ones, room, out)
 
 
 _BEYOND = 0.25
@@ -334,9 +355,14 @@ def learn_weights(table: Any, forecast: Any, y: Any) -> None:
 
 @fast
 def _learn_top(table: Any, one: Any, y: Any, weight: Any) -> None:
-    """Update the fixed share of a mixture's mixers, and then their product."""
+    """Update what corrects a mixture's mixers, the fixed share of these, and then their product."""
+    task = table[slot.TASK]
+    if task != NUMBERS:
+        before = view.output_workspace(table)
+        _share_uncorrected(table, one, before)
+        reliability.learn(one.reliability, task, before, y, weight)
     likely = view.mixer_likelihoods(table)
-    two_stage.likelihoods(table[slot.TASK], one.mixed, y, view.loss(table), likely)
+    two_stage.likelihoods(task, one.mixed, y, view.loss(table), likely)
     two_stage.temper(likely, weight)
     alpha = weight * view.alphas(table)[0]
     two_stage.reweigh(one.mixer_weights, likely, view.ones(table), alpha)
@@ -370,7 +396,8 @@ def _learn_last_product(table: Any, one: Any, y: Any, weight: Any) -> None:
 
     What it predicts by now takes the place of what it had predicted.
     """
-    n, prediction = len(one.last_product), one.mixed[len(one.mixed) - 1]
+    n = len(one.last_product)
+    prediction = one.mixed[n]
     room, g = view.expert_workspace(table)[:n], view.product_gradient(table)[:n]
     two_stage.pool(
         table[slot.TASK],
