@@ -12,7 +12,7 @@ import pytest
 from multi_kernel_kit import pool_alone
 from numpy.typing import NDArray
 
-from streamk.backends import pool_arrays
+from streamk.backends import CLASSES, NUMBERS, pool_arrays
 from streamk.errors import InvalidInput, StateError
 from streamk.kernels import Gaussian
 from streamk.learners import MultiKernel, OnlineNystrom
@@ -199,7 +199,7 @@ def test_all_arrays_of_a_state_are_declared() -> None:
             {
                 "LOSS": pool_arrays.QUANTILE if kind == "quantile" else pool_arrays.DEFAULT,
                 "EXTERNAL": int(kind == "external"),
-                "CHAIN": int(kind not in ("numbers", "quantile")),
+                "TASK": NUMBERS if kind in ("numbers", "quantile") else CLASSES,
             }
         )
         assert found - upkeep == {each.name for each in stored}

@@ -208,17 +208,15 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
         _inherit_weights(new, old, "OWN_", *of_own)
 
 
-def _reliability(
-    old: ExpertPool, name: str, task: int, order: list[int]
-) -> NDArray[np.float64]:
+def _reliability(old: ExpertPool, name: str, task: int, order: list[int]) -> NDArray[np.float64]:
     """Return what corrects a mixture, of the probabilities that the new classes have.
 
     That of two classes is of the second one, that of more of each.
     """
-    curve = old.arrays[name]
+    curve: NDArray[np.float64] = old.arrays[name]
     if old.task == CLASSES:
         return curve
-    of_first = np.array([curve[0], curve[0] - curve[1]])[:, ::-1]
+    of_first: NDArray[np.float64] = np.array([curve[0], curve[0] - curve[1]])[:, ::-1]
     if task == CLASSES:
         return curve + of_first
     return curve if order[-1] else of_first
