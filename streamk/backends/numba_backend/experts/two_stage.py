@@ -3,9 +3,9 @@
 Mixers: fixed share (Herbster and Warmuth 1998) over the experts' probabilities, as they are and
 calibrated (`expert_predictions`), and products of experts (logarithmic opinion pools)
 ``softmax(sum_e w_e log p_e)`` whose weights move by gradients (Mattern 2013) or online Newton steps
-(Hazan et al. 2007). The last mixer is a product of the other mixers, whose few weights are found
-sooner than one for each expert. On top a fixed share over the mixers. Both kinds of fixed shares
-move by a quarter of the losses, see `temper`.
+(Hazan et al. 2007). One more mixer is a product of these, whose few weights are found sooner than
+one for each expert, and of classes another one corrects them all (`reliability`). On top a fixed
+share over the mixers. Both kinds of fixed shares move by a quarter of the losses, see `temper`.
 
 Numbers are mixed as they are, and lose by their errors: predictions less labels, in units of the
 labels' scale. How these count is a pair `how`, the kind of the loss and its parameter: delta of
