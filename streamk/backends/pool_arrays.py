@@ -46,7 +46,7 @@ _INVERSE = Domain(-1e3, 1e3)
 """They do not grow past where they begin, which is at most 0.1."""
 _SHARE_OF_LABELS = Domain(-1e-3, 1.001)
 
-RELIABILITY_KNOTS = 33
+RELIABILITY_KNOTS = 57
 """Of a mixture's probabilities, see `experts.reliability`."""
 RELIABILITY = Declared("reliability", "float64", (2, RELIABILITY_KNOTS), Domain(0.0, 1e12))
 """Of classes alone: how many probabilities there were about each knot, and how many came true."""

@@ -645,6 +645,6 @@ def test_probabilities_are_corrected_by_how_often_such_ones_came_true(task):
         weight = 1.0 if n % 3 else random.random()
         reliability.learn(curve, TASKS[task], said, float(y), weight)
         expected.learn(said.tolist(), y, weight)
-    knots = np.arange(-8.0, 8.5, 0.5)
+    knots = np.arange(-14.0, 14.5, 0.5)
     close(curve[0], [expected.seen.get(knot, 0.0) for knot in knots], 1e-9)
     close(curve[1], [expected.true.get(knot, 0.0) for knot in knots], 1e-9)

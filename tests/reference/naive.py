@@ -948,7 +948,7 @@ def calibration_step(task: str, said, factor: float, curvature: float, y: float)
 
 
 class Reliability:
-    """How often probabilities came true, by their logits: -8, -7.5, ... 8."""
+    """How often probabilities came true, by their logits: -14, -13.5, ... 14."""
 
     def __init__(self) -> None:
         self.seen: dict[float, float] = {}
@@ -956,8 +956,8 @@ class Reliability:
 
     def shares(self, p: float) -> dict[float, float]:
         """How much a probability counts to each of the two knots next to it."""
-        logit = min(max(math.log(p / (1.0 - p)), -8.0), 8.0)
-        below = min(math.floor(2.0 * logit) / 2.0, 7.5)
+        logit = math.log(p / (1.0 - p))
+        below = math.floor(2.0 * logit) / 2.0
         part = (logit - below) / 0.5
         return {below: 1.0 - part, below + 0.5: part}
 

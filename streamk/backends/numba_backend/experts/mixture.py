@@ -236,7 +236,10 @@ def _mix(table: Any, one: Any, n: Any) -> None:
 
 @fast
 def _share_uncorrected(table: Any, one: Any, out: Any) -> None:
-    """Write the share of a mixture's mixers, but for the one that corrects them."""
+    """Write the share of a mixture's mixers, but for the one that corrects them.
+
+    Of a late label it is by the weights of now, of what the mixers had predicted.
+    """
     n = len(one.mixer_scores) + 1
     ones, room = view.ones(table), view.expert_workspace(table)
     two_stage.share(one.mixer_weights[:n], one.mixed[:n], ones, room, out)

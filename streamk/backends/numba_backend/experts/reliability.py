@@ -23,28 +23,26 @@ from streamk.backends.pool_arrays import RELIABILITY_KNOTS
 
 FAINTEST = 1e-6
 """Least probability, and least distance from 1, that is told from others."""
-FURTHEST = 8.0
-"""Logit of the last knot; that of the first is its negative."""
+FURTHEST = 14.0
+"""Logit of the last knot, beyond all that are told from others; of the first it is the negative."""
 PRIOR = 20.0
 """Events for which a probability itself counts."""
 MEMORY = 0.9995
 """Discount of what was counted, at each event."""
 _PER_LOGIT = (RELIABILITY_KNOTS - 1) / (2.0 * FURTHEST)
-_LAST = RELIABILITY_KNOTS - 2
 
 
 @fast
 def _told(p: Any) -> Any:
-    """Return a probability within the bounds of those that are told from others."""
-    return min(max(p, FAINTEST), 1.0 - FAINTEST)
+    """Return a probability within the bounds of those that are told from others; NaN is below."""
+    return min(p, 1.0 - FAINTEST) if p > FAINTEST else FAINTEST
 
 
 @fast
 def _place(p: Any) -> Any:
     """Return the knot below a probability, and how far on the way to the next one it is."""
-    logit = min(max(math.log(p / (1.0 - p)), -FURTHEST), FURTHEST)
-    at = (logit + FURTHEST) * _PER_LOGIT
-    knot = min(int(at), _LAST)
+    at = (math.log(p / (1.0 - p)) + FURTHEST) * _PER_LOGIT
+    knot = int(at)
     return knot, at - knot
 
 
