@@ -79,6 +79,7 @@ def not_promised(estimator: Any) -> dict[str, str]:
     }
 
 
+@pytest.mark.one_in(3)
 @parametrize_with_checks(FAMILIES, expected_failed_checks=not_promised)
 def test_sklearn_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -98,6 +98,7 @@ def answers_of(model: Any, x: dict[Any, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", LEARNING)
 def test_an_answer_is_by_a_state_between_two_events(name: str) -> None:
     model = of_river(name)
@@ -310,6 +311,7 @@ def test_an_estimator_answers_each_thread_for_its_rows(name: str) -> None:
     together(*(lambda k=k: ask(k) for k in range(THREADS)))  # type: ignore[misc]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", sklearn.__all__)
 def test_a_fit_takes_effect_all_at_once(name: str) -> None:
     model = of_sklearn(name)

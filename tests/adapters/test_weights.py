@@ -55,6 +55,7 @@ REAL = np.random.default_rng(1).uniform(0, 2, 200)
 WHOLE = np.random.default_rng(1).integers(0, 4, 200).astype(float)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", RELATIVE)
 @pytest.mark.parametrize(
     ("weights", "factors"),

@@ -11,6 +11,7 @@ from learners_kit import ANSWERS, VARIANTS, answers, has_answers
 from streamk.learners import MultiKernel
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -154,6 +154,7 @@ def test_features_that_devices_lack_name_the_fix(backend: Any, kernel: Kernel) -
 # Features, and what is summed up from them
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("widths", "curve"),
     [*((widths, Curve.COSINE) for widths in WIDTHS), *(((), curve) for curve in Curve)],
@@ -206,6 +207,7 @@ def test_a_phase_that_overflows_counts_as_half_a_turn(
         assert (found == -1.0).sum() > CHUNK
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize(("dtype", "wide"), TYPES)
 @pytest.mark.parametrize("widths", WIDTHS)
@@ -266,6 +268,7 @@ def test_work_in_slabs_gives_the_same(
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("n", "outputs"), [(0, 1), (130, 3), (67, 40)])
 @pytest.mark.parametrize(("dtype", "wide"), TYPES)
 @pytest.mark.parametrize("widths", [(), (256, 64), (1024,)])

@@ -73,6 +73,7 @@ def compiled(module: str, variant: Variant, architecture: int) -> tuple[bytes, s
     return code, log
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize(

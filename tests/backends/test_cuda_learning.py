@@ -92,6 +92,7 @@ def test_sums_are_finished_in_double_precision(backend: Any) -> None:
     np.testing.assert_array_equal(*both(backend, "finish", acc, 0.3, np.empty((100, 3))))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize(("dtype", "wide"), TYPES)
 @pytest.mark.parametrize("widths", [(), (256, 64)])

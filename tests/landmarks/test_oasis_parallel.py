@@ -358,6 +358,7 @@ def test_real_workers_and_a_real_node_are_killed(cluster: Any, tmp_path: Path) -
         assert_alike(found, X, KERNEL, max_landmarks=60)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_a_real_worker_dies_over_its_shard(tmp_path: Path) -> None:

@@ -303,6 +303,7 @@ OTHERS: dict[str, tuple[Any, str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kind", "task", "options"), OTHERS.values(), ids=list(OTHERS))
 def test_a_state_without_a_part_or_of_other_shapes_is_refused(
     kind: Any, task: str, options: dict[str, Any]

@@ -133,6 +133,7 @@ def test_a_kernel_is_added_and_taken_away(copy: Path) -> None:
         python(copy, same)
 
 
+@pytest.mark.nightly
 def test_an_expert_and_a_kind_of_experts_are_added_and_taken_away(copy: Path) -> None:
     code = (
         "from streamk.learners import MultiKernel;"
