@@ -89,7 +89,7 @@ OWN_MIXING = (
     Declared("own_mixer_weights", "float64", ("MIXERS",), _WEIGHTS),
     OWN_RELIABILITY,
     # By how much the mixture of all experts is better, see `experts.mixture.compare_mixtures`.
-    Declared("evidence", "float64", (8,), Domain(-1e9, 1e9)),
+    Declared("evidence", "float64", (9,), Domain(-1e9, 1e9)),
 )
 """Arrays of pools with external experts: the mixture of the others, which a state holds, too."""
 

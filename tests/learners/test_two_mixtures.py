@@ -74,7 +74,7 @@ def test_without_external_experts_a_mixture_is_as_if_there_were_none(
         how(model, X, y)
     assert both.drifts == alone.drifts
     own, full = alone._mixture.pool.arrays, both._mixture.pool.arrays
-    for name in WEIGHTS:
+    for name in (*WEIGHTS, *(["RELIABILITY"] if alone.is_classifier else [])):
         np.testing.assert_array_equal(own[name], full[f"OWN_{name}"], err_msg=name)
     for name in (
         "LINEAR_A",
@@ -160,14 +160,39 @@ def test_what_external_experts_are_worth(
         model = make("two", external_experts=nystrom("two") * (1 + several))
         model.learn_many(*stream("two", 300))
         arrays = model._mixture.pool.arrays
+        arrays["OWN_RELIABILITY"][...] = 0.0  # nothing is known of the labels' noise
         joint = math.copysign(spared / 4, fewer or spared)  # of each fourth event
         for active in ([True, True], [True, False], [False, True])[: 1 + 2 * several]:
             arrays["BANK_COSTS"][-1 - several :] = sums[: 1 + several]
-            arrays["EVIDENCE"][3:] = spared + 0.5 * 2.0, fewer, 9.0, 2.0, 0.0
+            arrays["EVIDENCE"][3:] = spared + 0.5 * 2.0, fewer, 9.0, 2.0, 0.0, 300.0
             found = model._mixture.pool.external_gains([0.5] * (1 + several), active[: 1 + several])
             both = several and all(active)
             assert found.tolist() == (expected if both else [joint] * (1 + several))
             assert not arrays["EVIDENCE"][3:].any()
+
+
+@pytest.mark.parametrize(
+    ("came_true", "events", "part"),
+    [
+        (90.0, 10.0, 1.0 - 10.0 * 0.3250830 / 8.0),  # a tenth of the surest labels is another one
+        (90.0, 1_000.0, 0.5),  # half of the loss counts in any case
+        (100.0, 10.0, 1.0),
+        (0.0, 10.0, 1.0),  # as sure of the first class
+    ],
+)
+def test_external_experts_need_not_spare_the_noise_of_labels(
+    came_true: float, events: float, part: float
+) -> None:
+    model = make("two", external_experts=nystrom("two"))
+    model.learn_many(*stream("two", 300))
+    arrays = model._mixture.pool.arrays
+    arrays["OWN_RELIABILITY"][:, :] = np.array([[100.0], [50.0]])
+    arrays["OWN_RELIABILITY"][1, -20] = came_true
+    arrays["OWN_RELIABILITY"][:, 0] = 10.0, 0.0  # too few to tell
+    arrays["BANK_COSTS"][-1] = 0.0
+    arrays["EVIDENCE"][3:] = 4.0, 0.0, 9.0, 8.0, 0.0, events
+    (found,) = model._mixture.pool.external_gains([0.02], [True])
+    assert found == pytest.approx((4.0 - part * 0.02 * 8.0) / 4.0)
 
 
 # --- what was said of events whose labels are still to come ---------------------------------------

@@ -976,7 +976,7 @@ class Reliability:
         """Count an event of this class; older ones fade, less where it counts less."""
         for sums in (self.seen, self.true):
             for knot in sums:
-                sums[knot] *= 0.9995**weight
+                sums[knot] *= 0.9998**weight
         for k, p in enumerate(said):
             came = y == 1 if len(said) == 1 else y == k
             for knot, share in self.shares(min(max(p, 1e-6), 1.0 - 1e-6)).items():

@@ -274,6 +274,10 @@ _RESTART = 0.1
 """Factor of the sums of squared slopes, and of what was counted, when experts begin anew."""
 
 
+_FEWEST = 50.0
+"""Probabilities about a knot, of which it is told how many came true."""
+
+
 class ExpertPool(PoolTable):
     """The experts' arrays for so many columns and outputs.
 
@@ -483,7 +487,8 @@ class ExpertPool(PoolTable):
         -------
         float64 array of shape (external experts,)
             By how much the loss would have been more without any, less that part of it, and not
-            above 0 if there would have been fewer errors. Of several that were active each was
+            above 0 if there would have been fewer errors. What the labels' noise has cost, up to
+            half of the loss, does not count for that part. Of several that were active each was
             worth no more than the sum of what a product's loss would have been more without it,
             less its part. Where by that none was worth its time, each may make the others
             dispensable, so that for the one with the largest sum it is left out. Sums are 0 from
@@ -491,8 +496,9 @@ class ExpertPool(PoolTable):
         """
         sums = self.arrays["BANK_COSTS"][FLAGGED_BANKS + 3 :]
         evidence = self.arrays["EVIDENCE"][3:]
-        spared, fewer, apart, lost, by_all = evidence.tolist()
-        parts = np.array(least)
+        spared, fewer, apart, lost, by_all, events = evidence.tolist()
+        beyond = max(0.5, 1.0 - events * self._noise / lost) if lost > 0.0 else 1.0
+        parts = beyond * np.array(least)
         # As the others, which are of fewer events.
         joint = (spared - parts * lost) / loops.mixture.COST_EVERY
         if fewer < -math.sqrt(apart):  # the rule of the loops' `choose_mixture`
@@ -506,6 +512,23 @@ class ExpertPool(PoolTable):
                 found[best] = joint[best]
         sums[:] = evidence[:] = 0.0
         return np.asarray(found)
+
+    @property
+    def _noise(self) -> float:
+        """Loss of an event that no expert can spare: that of the surest probability there was.
+
+        Where one label in ten is another one, however far from the border, it is 0.325.
+        """
+        if self.task == NUMBERS:
+            return 0.0
+        seen, true = self.arrays["OWN_RELIABILITY"]
+        shares = true[seen >= _FEWEST] / seen[seen >= _FEWEST]
+        if self.task == BINARY:
+            shares = np.append(shares, 1.0 - shares)
+        surest = shares.max(initial=0.5)
+        if not 0.5 < surest < 1.0:
+            return 0.0
+        return float(-surest * math.log(surest) - (1.0 - surest) * math.log(1.0 - surest))
 
     def adapt(self, scale: RunningQuantiles) -> None:
         """Take over what a scale has found."""

@@ -125,9 +125,9 @@ _SPARED, _FEWER, _APART, _SPARED_SINCE, _FEWER_SINCE, _APART_SINCE = range(6)
 """Places: by how much less the mixture of all experts has lost, how many fewer errors it has made,
 and of how many events one of the two was right, each as a discounted sum; then the same since the
 last review."""
-_LOST_SINCE, _COSTED_SINCE = 6, 7
+_LOST_SINCE, _COSTED_SINCE, _EVENTS_SINCE = 6, 7, 8
 """Places: what the mixture of all has lost since then, and a product of all where one looked for
-what each external expert spares."""
+what each external expert spares; and events."""
 
 
 @fast
@@ -170,6 +170,7 @@ def compare_mixtures(table: Any, task: Any, y: Any) -> None:
     known[_LOST_SINCE] += lost
     known[_FEWER_SINCE] += fewer
     known[_APART_SINCE] += abs(fewer)
+    known[_EVENTS_SINCE] += 1.0
 
 
 LOST, EVENTS, COSTED = range(FLAGGED_BANKS, FLAGGED_BANKS + 3)

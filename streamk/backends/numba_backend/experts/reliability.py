@@ -27,7 +27,7 @@ FURTHEST = 14.0
 """Logit of the last knot, beyond all that are told from others; of the first it is the negative."""
 PRIOR = 20.0
 """Events for which a probability itself counts."""
-MEMORY = 0.9995
+MEMORY = 0.9998
 """Discount of what was counted, at each event."""
 _PER_LOGIT = (RELIABILITY_KNOTS - 1) / (2.0 * FURTHEST)
 
