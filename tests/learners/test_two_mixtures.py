@@ -174,7 +174,7 @@ def test_what_external_experts_are_worth(
 @pytest.mark.parametrize(
     ("came_true", "events", "part"),
     [
-        (90.0, 10.0, 1.0 - 10.0 * 0.3250830 / 8.0),  # a tenth of the surest labels is another one
+        (90.0, 10.0, 1.0 - 10.0 * 0.3250830 / 8.0),  # a tenth of the surest labels is wrong
         (90.0, 1_000.0, 0.5),  # half of the loss counts in any case
         (100.0, 10.0, 1.0),
         (0.0, 10.0, 1.0),  # as sure of the first class

@@ -517,7 +517,7 @@ class ExpertPool(PoolTable):
     def _noise(self) -> float:
         """Loss of an event that no expert can spare: that of the surest probability there was.
 
-        Where one label in ten is another one, however far from the border, it is 0.325.
+        Where one label in ten is wrong, however far from the border, it is 0.325.
         """
         if self.task == NUMBERS:
             return 0.0
