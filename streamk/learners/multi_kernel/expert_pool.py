@@ -272,8 +272,6 @@ _CLOSEST = 1e-3
 """Median distance at least, whose powers single precision holds."""
 _RESTART = 0.1
 """Factor of the sums of squared slopes, and of what was counted, when experts begin anew."""
-
-
 _FEWEST = 50.0
 """Probabilities about a knot, of which it is told how many came true."""
 

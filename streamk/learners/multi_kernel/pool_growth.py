@@ -195,26 +195,24 @@ def _inherit_mixing(new: ExpertPool, old: ExpertPool, order: list[int]) -> None:
         new.arrays[name][here] = old.arrays[name][there]
     if "TRACKED" in new.arrays:
         new.arrays["TRACKED"][:, [*here, -1]] = old.arrays["TRACKED"][:, [*there, -1]]
-    _inherit_weights(new, old, "", here, there)
-    for name in ("RELIABILITY", "OWN_RELIABILITY"):
-        if name in new.arrays:
-            new.arrays[name][...] = _reliability(old, name, new.task, order)
+    _inherit_weights(new, old, "", order, here, there)
     if "EVIDENCE" in new.arrays:
         new.arrays["EVIDENCE"][...] = old.arrays["EVIDENCE"]
         of_own = [
             [n for n in places if n < pool.sizes["OWN_EXPERTS"]]
             for places, pool in ((here, new), (there, old))
         ]
-        _inherit_weights(new, old, "OWN_", *of_own)
+        _inherit_weights(new, old, "OWN_", order, *of_own)
 
 
-def _reliability(old: ExpertPool, name: str, task: int, order: list[int]) -> NDArray[np.float64]:
+def _reliability(
+    curve: NDArray[np.float64], before: int, task: int, order: list[int]
+) -> NDArray[np.float64]:
     """Return what corrects a mixture, of the probabilities that the new classes have.
 
-    That of two classes is of the second one, that of more of each.
+    That of two classes is of the second one, that of more of each. `before` was the task.
     """
-    curve: NDArray[np.float64] = old.arrays[name]
-    if old.task == CLASSES:
+    if before == CLASSES:
         return curve
     of_first: NDArray[np.float64] = np.array([curve[0], curve[0] - curve[1]])[:, ::-1]
     if task == CLASSES:
@@ -223,11 +221,19 @@ def _reliability(old: ExpertPool, name: str, task: int, order: list[int]) -> NDA
 
 
 def _inherit_weights(
-    new: ExpertPool, old: ExpertPool, mixture: str, here: list[int], there: list[int]
+    new: ExpertPool,
+    old: ExpertPool,
+    mixture: str,
+    order: list[int],
+    here: list[int],
+    there: list[int],
 ) -> None:
     """Take over the weights of a mixture, whose experts `there` are `here` now."""
-    for name in ("LAST_PRODUCT", "LAST_INVERSE", "MIXER_WEIGHTS"):
-        new.arrays[mixture + name][...] = old.arrays[mixture + name]
+    for name in new.top_names:
+        known = old.arrays[mixture + name]
+        if name == "RELIABILITY":
+            known = _reliability(known, old.task, new.task, order)
+        new.arrays[mixture + name][...] = known
     for name in ("SHARES", "PRODUCTS"):
         new.arrays[mixture + name][:, here] = old.arrays[mixture + name][:, there]
     shares = new.arrays[f"{mixture}SHARES"]
